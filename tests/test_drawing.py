@@ -105,7 +105,7 @@ def test_png_and_svg_are_what_they_say() -> None:
 
 
 def test_the_shown_method_stands_out_and_baselines_are_grey() -> None:
-    chosen = line_styles(["Baseline", "Baseline", "Fully supervised", "Self-supervised"], focus=3)
+    chosen = line_styles([True, True, False, False], focus=3)
     assert chosen[3].colour == ACCENT
     assert chosen[3].width > chosen[2].width
     assert [style.colour for style in chosen[:2]] == [GREY, GREY]
@@ -113,5 +113,5 @@ def test_the_shown_method_stands_out_and_baselines_are_grey() -> None:
 
 
 def test_twenty_methods_have_twenty_different_line_styles() -> None:
-    chosen = line_styles(["Fully supervised"] * 20, focus=0)
+    chosen = line_styles([False] * 20, focus=0)
     assert len({(style.colour, str(style.dash)) for style in chosen}) == 20

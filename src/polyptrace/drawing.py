@@ -95,13 +95,13 @@ def finished(figure: Figure, name: str, description: str) -> Drawing:
     return Drawing(name, description, smooth, pixels.getvalue())
 
 
-def line_styles(groups: Sequence[str], focus: int) -> list[LineStyle]:
-    """A line style for each row of the table, by its group: the row in focus stands out, baselines are grey."""
+def line_styles(baseline: Sequence[bool], focus: int) -> list[LineStyle]:
+    """A line style for each row of the table: the row in focus stands out, baselines are grey."""
     greys = (LineStyle(GREY, dash) for dash in cycle(DASHES))
     others = (LineStyle(colour, dash) for dash in cycle(DASHES) for colour in METHOD_COLOURS)
     return [
-        LineStyle(ACCENT, width=2.2) if row == focus else next(greys if group == "Baseline" else others)
-        for row, group in enumerate(groups)
+        LineStyle(ACCENT, width=2.2) if row == focus else next(greys if grey else others)
+        for row, grey in enumerate(baseline)
     ]
 
 

@@ -18,7 +18,7 @@ from polyptrace.core.files import refuse_existing
 from polyptrace.encoders.encoder import LABEL_USE
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.evaluation import evaluate_files
-from polyptrace.evaluate.results import GROUPS, RESULTS_FILE, TRACK_LIST, Method, combine
+from polyptrace.evaluate.results import BASELINE, GROUPS, RESULTS_FILE, TRACK_LIST, Method, combine
 from polyptrace.evaluate.tasks import TASKS, check_task
 
 SECTIONS = ("evaluate",)
@@ -104,9 +104,7 @@ def command(
     words, arguments = split_arguments(tasks or [])
     wanted = list(dict.fromkeys(map(check_task, words)))
     seen = tuple(map(check_task, trained_on_test or ()))
-    Method(
-        name or "", group or GROUPS[0], labels or ""
-    )  # an unknown group or label use is an error now, not at the end
+    Method(name or "", group or BASELINE, labels or "")  # an unknown group or label use is an error now, not at the end
     refuse_existing(out, overwrite, RESULTS_FILE)
     if seeds:
         results = combine([Results.load(folder) for folder in seeds])

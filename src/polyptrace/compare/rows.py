@@ -23,10 +23,11 @@ from polyptrace.encoders.encoder import FROZEN, LABEL_USE
 from polyptrace.encoders.encoder_folder import training_record
 from polyptrace.encoders.foundation import FOUNDATION_MODELS
 from polyptrace.encoders.weights import DEFAULT
+from polyptrace.evaluate.results import BASELINE, ENDOSCOPY_FM, GENERAL_FM, SELF_SUPERVISED, SUPERVISED
 from polyptrace.methods import METHODS
 from polyptrace.train import SECTIONS as TRAINING
 
-#: Foundation models of the group "Endoscopy FM"; the others are general-purpose models.
+#: Foundation models of the group `ENDOSCOPY_FM`; the others are general-purpose models.
 ENDOSCOPY = ("endofm", "endofm-lv", "endovit", "surgenet")
 
 
@@ -58,7 +59,6 @@ class ComparisonRow:
 
 
 _NO_LABELS = LABEL_USE[0]
-_SUPERVISED, _SELF_SUPERVISED, _BASELINE = "Fully supervised", "Self-supervised", "Baseline"
 _UNTRAINED: Settings = {"train": {"epochs": 0, "frames": 0}}
 _BY_POLYP: Settings = {"views": {"source": "polyp"}}
 
@@ -68,20 +68,20 @@ _BY_POLYP: Settings = {"views": {"source": "polyp"}}
 ROWS = {
     row.name: row
     for row in (
-        ComparisonRow("colour-grid", "Colour grid", _BASELINE, encoder=ColourGrid.name, labels=_NO_LABELS),
-        ComparisonRow("frozen", "Frozen backbone", _BASELINE, encoder=FROZEN, labels=_NO_LABELS),
-        ComparisonRow("untrained", "Untrained", _BASELINE, "ours", _UNTRAINED),
-        ComparisonRow("sup", "Sup", _SUPERVISED, "sup"),
-        ComparisonRow("ta", "TA", _SUPERVISED, "ta"),
-        ComparisonRow("tpc-polyp", "TPC, views by polyp", _SELF_SUPERVISED, "tpc", _BY_POLYP, start="sfe-polyp"),
-        ComparisonRow("tpc-scratch", "TPC, not from SFE", _SELF_SUPERVISED, "tpc"),
-        ComparisonRow("tpc", "TPC", _SELF_SUPERVISED, "tpc", start="sfe"),
-        ComparisonRow("mve-scratch", "MVE, not from SFE", _SELF_SUPERVISED, "mve"),
-        ComparisonRow("mve", "MVE", _SELF_SUPERVISED, "mve", start="sfe"),
-        ComparisonRow("sfe-polyp", "SFE, views by polyp", _SELF_SUPERVISED, "sfe", _BY_POLYP),
-        ComparisonRow("sfe", "SFE", _SELF_SUPERVISED, "sfe"),
-        ComparisonRow("ours-sfe", "Ours, from SFE", _SELF_SUPERVISED, "ours", start="sfe"),
-        ComparisonRow("ours", "Ours", _SELF_SUPERVISED, "ours"),
+        ComparisonRow("colour-grid", "Colour grid", BASELINE, encoder=ColourGrid.name, labels=_NO_LABELS),
+        ComparisonRow("frozen", "Frozen backbone", BASELINE, encoder=FROZEN, labels=_NO_LABELS),
+        ComparisonRow("untrained", "Untrained", BASELINE, "ours", _UNTRAINED),
+        ComparisonRow("sup", "Sup", SUPERVISED, "sup"),
+        ComparisonRow("ta", "TA", SUPERVISED, "ta"),
+        ComparisonRow("tpc-polyp", "TPC, views by polyp", SELF_SUPERVISED, "tpc", _BY_POLYP, start="sfe-polyp"),
+        ComparisonRow("tpc-scratch", "TPC, not from SFE", SELF_SUPERVISED, "tpc"),
+        ComparisonRow("tpc", "TPC", SELF_SUPERVISED, "tpc", start="sfe"),
+        ComparisonRow("mve-scratch", "MVE, not from SFE", SELF_SUPERVISED, "mve"),
+        ComparisonRow("mve", "MVE", SELF_SUPERVISED, "mve", start="sfe"),
+        ComparisonRow("sfe-polyp", "SFE, views by polyp", SELF_SUPERVISED, "sfe", _BY_POLYP),
+        ComparisonRow("sfe", "SFE", SELF_SUPERVISED, "sfe"),
+        ComparisonRow("ours-sfe", "Ours, from SFE", SELF_SUPERVISED, "ours", start="sfe"),
+        ComparisonRow("ours", "Ours", SELF_SUPERVISED, "ours"),
     )
 }
 
@@ -118,18 +118,18 @@ def frozen_row(text: str) -> ComparisonRow:
     encoder, _, weights = rest.partition(":")
     if encoder in FOUNDATION_MODELS:
         model = FOUNDATION_MODELS[encoder]
-        group = "Endoscopy FM" if encoder in ENDOSCOPY else "General Purpose FM"
+        group = ENDOSCOPY_FM if encoder in ENDOSCOPY else GENERAL_FM
         row = ComparisonRow(encoder, model.title, group, "", {}, encoder, weights, labels=_NO_LABELS, seen=model.seen)
     elif encoder == ColourGrid.name:
         row = ROWS["colour-grid"]
     elif rest.startswith(FROZEN):
         backbone, _, weights = rest.removeprefix(FROZEN).partition(":")
-        row = ComparisonRow("", f"Frozen {backbone}", _BASELINE, "", {}, FROZEN + backbone, weights, labels=_NO_LABELS)
+        row = ComparisonRow("", f"Frozen {backbone}", BASELINE, "", {}, FROZEN + backbone, weights, labels=_NO_LABELS)
     else:
         record = training_record(rest)
-        group = ROWS[record.method].group if record.method in ROWS else _SELF_SUPERVISED
+        group = ROWS[record.method].group if record.method in ROWS else SELF_SUPERVISED
         if record.method and not record.total_frames:  # not trained
-            group = _BASELINE
+            group = BASELINE
         shown = "Default encoder" if rest == DEFAULT else Path(rest).resolve().name
         row = ComparisonRow("", shown, group, encoder=rest, labels=record.label_use)
     title, name = title or row.title, "" if title else row.name

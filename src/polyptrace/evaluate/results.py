@@ -56,6 +56,7 @@ from polyptrace.evaluate.bootstrap import Estimate, Paired, paired
 FORMAT, VERSION = "polyptrace-results", 2
 #: The groups of a table in the paper's order, with baselines first.
 GROUPS = ("Baseline", "General Purpose FM", "Endoscopy FM", "Fully supervised", "Self-supervised")
+BASELINE, GENERAL_FM, ENDOSCOPY_FM, SUPERVISED, SELF_SUPERVISED = GROUPS
 #: The file that identifies a results folder.
 RESULTS_FILE = "results.json"
 TRACK_LIST = "tracks.csv"
@@ -96,7 +97,7 @@ class Method:
     """Name and description of a row of the table."""
 
     name: str
-    group: str = "Self-supervised"
+    group: str = SELF_SUPERVISED
     labels: str = ""
     encoder: str = ""
     params: int | None = None
@@ -116,7 +117,7 @@ def method_of(embeddings: Embeddings, unnamed: str = "unnamed") -> Method:
     info = dict(embeddings.info.get("method") or {})
     return Method(
         name=str(info.get("name") or embeddings.info.get("encoder") or unnamed),
-        group=str(info.get("group") or "Baseline"),
+        group=str(info.get("group") or BASELINE),
         labels=str(info.get("labels") or ""),
         encoder=str(embeddings.info.get("encoder") or ""),
         params=info.get("params"),

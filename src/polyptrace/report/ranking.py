@@ -15,7 +15,7 @@ from typing import Literal
 from polyptrace.core.errors import UserError
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.bootstrap import holm
-from polyptrace.evaluate.results import GROUPS, Metric, combine, compare
+from polyptrace.evaluate.results import GROUPS, SELF_SUPERVISED, Metric, combine, compare
 
 #: Significance level.
 SIGNIFICANCE = 0.05
@@ -145,7 +145,7 @@ def focus_row(rows: Sequence[Results], name: str | None = None) -> int:
         if name not in names:
             raise UserError(f"--show {name}: no such method -> one of {', '.join(names)}")
         return names.index(name)
-    self_supervised = [number for number, row in enumerate(rows) if row.method.group == "Self-supervised"]
+    self_supervised = [number for number, row in enumerate(rows) if row.method.group == SELF_SUPERVISED]
     if self_supervised:
         return self_supervised[-1]
     values = {n: metric.value for n, row in enumerate(rows) if (metric := MAIN[0].of(row)) is not None}

@@ -13,7 +13,7 @@ from polyptrace.core.console import counted
 from polyptrace.core.errors import UserError
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.bootstrap import Paired, holm
-from polyptrace.evaluate.results import GROUPS, compare
+from polyptrace.evaluate.results import GROUPS, SELF_SUPERVISED, SUPERVISED, compare
 from polyptrace.report.page import MISSING, Cell, Column, Table, TableRow, table_notes
 from polyptrace.report.ranking import CLUSTERINGS, COUNTING, MAIN, SIGNIFICANCE, Measure, Ranking, measured, rank
 
@@ -27,9 +27,6 @@ SAW_TEST = "*"
 OTHER_TEST = "†"
 #: What the column of labels says about `LABEL_USE`.
 LABELS = {"": MISSING, "label-free": "none", "label-free given tracks": "tracks", "labels": "polyps"}
-
-#: The groups whose rows are trained here.
-TRAINED = ("Fully supervised", "Self-supervised")
 
 #: The title of a group, and its rows.
 Group = tuple[str, tuple[TableRow, ...]]
@@ -232,7 +229,8 @@ def single_seed_notes(rows: Sequence[Results]) -> tuple[str, ...]:
     """Which trained rows have one training seed, where others have several: their variance between seeds is unknown."""
     if all(row.method.seeds == 1 for row in rows):
         return ()
-    names = dict.fromkeys(row.method.name for row in rows if row.method.seeds == 1 and row.method.group in TRAINED)
+    trained = [row.method for row in rows if row.method.group in (SUPERVISED, SELF_SUPERVISED)]
+    names = dict.fromkeys(method.name for method in trained if method.seeds == 1)
     return table_notes("single_seed", names=list(names)) if names else ()
 
 

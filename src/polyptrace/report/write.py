@@ -18,7 +18,7 @@ from polyptrace.core.errors import warn
 from polyptrace.core.files import atomic_folder, provenance, write_json
 from polyptrace.data import Dataset
 from polyptrace.drawing import line_styles
-from polyptrace.evaluate.results import Metric, Results, without_nan
+from polyptrace.evaluate.results import BASELINE, Metric, Results, without_nan
 from polyptrace.film_strips import TrackImages
 from polyptrace.report.curves import Run
 from polyptrace.report.page import Block, Page, Section, Tile, write_page, write_table
@@ -63,7 +63,7 @@ def write_report(
     """
     rows = in_group_order(rows)
     number = focus_row(rows, focus)
-    styles = line_styles([row.method.group for row in rows], number)
+    styles = line_styles([row.method.group == BASELINE for row in rows], number)
     images = TrackImages.of(datasets) if datasets else None
     content = Content(rows, number, styles, images, runs, training_figures, paper)
     with atomic_folder(out, overwrite=overwrite, mark=PAGE_FILE) as folder:
