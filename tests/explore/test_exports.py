@@ -172,6 +172,18 @@ def test_answers_label_the_procedure_of_their_own_dataset(tmp_path: Path) -> Non
     assert labelled.unmapped == ()
 
 
+@pytest.mark.parametrize(("datasets", "labels"), [(["a"] * 4, ["v/1"] * 4), (["a", "a", "b", "b"], [""] * 4)])
+def test_answers_on_a_renamed_dataset_label_the_only_procedure_of_that_name(
+    tmp_path: Path, datasets: list[str], labels: list[str]
+) -> None:
+    journal = Journal.open(tmp_path / "answers.jsonl")
+    journal.append("answer", "Ada", video="old/v", items=((0, 0, 1), (1, 5, 6)), answer="same")
+    table = Boxes.of(video="v", frame_index=[0, 1, 5, 6], xywh=[[0, 0, 9, 9]] * 4, dataset=datasets)
+    labelled = label_boxes(table, np.array([0, 0, 1, 1]), journal.path)
+    assert labelled.boxes.polyp.tolist() == labels
+    assert labelled.unmapped == (() if labels[0] else ("old/v: no such procedure",))
+
+
 def test_procedures_with_undecided_pairs_stay_unlabelled(
     content: PageContent, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

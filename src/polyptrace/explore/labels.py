@@ -77,9 +77,9 @@ def label_boxes(boxes: Boxes, track: Ints, path: Path, *, unlinked_differ: bool 
 
 
 def _procedure(video: str, keys: Sequence[str]) -> str:
-    """The procedure of an event: the one with its key, or one of the same name in another dataset; "" if none."""
-    same_name = (key for key in keys if key.partition("/")[2] == video.partition("/")[2])
-    return video if video in keys else next(same_name, "")
+    """The procedure of an event: the one with its key, or the only one of the same name; "" if there is none."""
+    same_name = [key for key in keys if key.partition("/")[2] == video.partition("/")[2]]
+    return video if video in keys else same_name[0] if len(same_name) == 1 else ""
 
 
 def _items(boxes: Boxes, track: Ints, rows: Ints) -> list[Item]:
