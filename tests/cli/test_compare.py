@@ -15,7 +15,7 @@ import pytest
 
 from polyptrace.compare.rows import ALL
 from polyptrace.config import Crops, Tracks
-from polyptrace.core.files import read_json
+from polyptrace.core.files import read_json, write_json
 from polyptrace.data import Dataset, prepare, read_coco
 from polyptrace.evaluate import Results
 from tests.command import SMALL_ENCODER, call
@@ -229,6 +229,16 @@ def test_rates_are_searched_on_development_data_and_used_again(folder: Path) -> 
     assert call(*arguments, "--optimiser.lr", "1") == 2  # which of the two?
 
 
+def test_a_row_for_which_no_rate_worked_is_not_trained_with_another_one(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tried = {"tried": {"1e+30": None}, "rate": None, "at_the_end": False}
+    write_json(folder / "no-rates.json", {"criterion": "retrieval mAP", "rows": {"ours": tried}})
+    assert call(*words(folder, "no-rate", "--methods", "ours", "--rates", f"{folder}/no-rates.json")) == 1
+    assert "ours: no learning rate worked" in capsys.readouterr().err
+    assert not (folder / "no-rate/rows").exists()
+
+
 def test_a_published_split_of_the_probe_is_used_as_given(folder: Path) -> None:
     split = ["--train-for", f"size={folder}/train"]
     assert call(*words(folder, "split", "--methods", "colour-grid", *split, tasks="size")) == 0
@@ -240,6 +250,7 @@ def test_a_published_split_of_the_probe_is_used_as_given(folder: Path) -> None:
 def test_typing_errors_are_reported_before_anything_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = {
         "no such row": ["--methods", "simclr"],
+        "no rows -> give --methods or --frozen": ["--methods", ""],
         "no such row ": ["--only", "ours/seed7"],
         "did you mean": ["--optimser.lr", "1"],
         "not TASK=PATH": ["--eval-for", "size"],

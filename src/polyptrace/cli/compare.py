@@ -109,6 +109,8 @@ def command(
     shared = shared_of(ctx, out, config, tasks)
     datasets = data_of(data, tests, tests_of, probe_train, shared.tasks)
     rows = [*map(frozen_row, frozen or []), *select_rows(methods, ROWS, ALL)]
+    if not rows:
+        raise UserError("no rows -> give --methods or --frozen")
     if not dry_run and not only:  # with --only, several processes may share the folder
         check_writable(out)
         ctx.with_resource(lock(out))
@@ -125,7 +127,7 @@ def command(
                 exit_with(search_failures)
                 return
             known_rates = finish_search(search, out)
-    failed = without_rate(rows, known_rates or {}, out)  # among them the rows whose search failed at every rate
+    failed = without_rate(rows, known_rates, out)  # among them the rows whose search failed at every rate
     frames = 0 if own_epochs else frames_of(datasets, shared, rows)
     shared = replace(shared, frames=frames, rates=known_rates or {})
     trials = [
@@ -202,8 +204,8 @@ def select_trials(trials: Sequence[Trial], only: Sequence[str] | None) -> list[T
 
 def require_trials(chosen: Sequence[Trial], trials: Sequence[Trial], only: Sequence[str] | None) -> None:
     """Raises an error if --only selects nothing."""
-    if not chosen:
-        raise UserError(f"--only {' '.join(only or [])}: no such row -> one of {', '.join(t.key for t in trials)}")
+    if only and not chosen:
+        raise UserError(f"--only {' '.join(only)}: no such row -> one of {', '.join(t.key for t in trials)}")
 
 
 def no_results(out: Path, what: str) -> UserError:
@@ -264,9 +266,9 @@ def finish_search(trials: Sequence[Trial], out: Path) -> dict[str, float]:
     return rates.known
 
 
-def without_rate(rows: Sequence[ComparisonRow], rates: dict[str, float], out: Path) -> list[Failure]:
-    """The rows for which no searched rate worked."""
-    lacking = [row for row in rows if row.trained and rates and row.name not in rates and row.method not in rates]
+def without_rate(rows: Sequence[ComparisonRow], rates: dict[str, float] | None, out: Path) -> list[Failure]:
+    """The rows for which no searched rate worked; `rates` is None if there was no search."""
+    lacking = [row for row in rows if rates is not None and row.trained and not {row.name, row.method} & rates.keys()]
     return [Failure(row.name, "no learning rate worked", out / RATES_FILE) for row in lacking]
 
 
