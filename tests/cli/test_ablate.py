@@ -8,6 +8,7 @@ import pytest
 
 from polyptrace.cli.ablate import point_order
 from polyptrace.config import read_config
+from polyptrace.core.files import write_json
 from polyptrace.evaluate import Results
 from polyptrace.train import read_environment
 from tests.command import SMALL_ENCODER, call
@@ -88,6 +89,14 @@ def test_a_sweep_without_training_or_test_data_is_refused(
 ) -> None:
     assert call("ablate", *common(folder), "--sweep", point) == 2
     assert "not NAME=TRAIN:EVAL" in capsys.readouterr().err
+
+
+def test_rates_without_that_of_our_method_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tried = {"tried": {"0.001": 0.5}, "rate": 0.001, "at_the_end": False}
+    write_json(folder / "rates.json", {"criterion": "retrieval mAP", "rows": {"tpc": tried}})
+    words = ["--data", f"{folder}/train", "--eval", f"{folder}/test", "--rates", f"{folder}/rates.json"]
+    assert call("ablate", *words, *common(folder), "--dry-run") == 2
+    assert "rates.json: has no learning rate of nearest -> " in capsys.readouterr().err
 
 
 def test_tables_are_written_from_rows_that_were_collected_in_another_folder(folder: Path, tmp_path: Path) -> None:

@@ -76,7 +76,8 @@ def command(
             raise compare.no_results(out, f"two variants of --variants {variants}")
         return
     shared = compare.shared_of(ctx, out, config, tasks)
-    shared = replace(shared, rates=compare.rates_of(shared, rates) or {})
+    known_rates = compare.rates_of(shared, rates)
+    shared = replace(shared, rates=known_rates or {})
     if sweep:
         if data or tests or tests_of or probe_train:
             raise UserError("--sweep: names its own datasets -> leave out --data, --eval, --eval-for and --train-for")
@@ -90,6 +91,8 @@ def command(
             for row in rows
             for seed in range(seeds)
         ]
+    if lacking := compare.without_rate([trial.row for trial in trials], known_rates, out):
+        raise UserError(f"--rates {rates}: has no learning rate of {lacking[0].key} -> search it, or leave out --rates")
     chosen = compare.select_trials(trials, only)
     compare.require_trials(chosen, trials, only)
     if dry_run:
