@@ -255,8 +255,8 @@ def test_typing_errors_are_reported_before_anything_runs(folder: Path, capsys: p
         "did you mean": ["--optimser.lr", "1"],
         "not TASK=PATH": ["--eval-for", "size"],
         "trains nothing -> give it for size or histology": ["--train-for", f"reid={folder}/train"],
-        "--train-for size: not one of --tasks": ["--train-for", f"size={folder}/train"],
-        "--eval-for size: not one of --tasks": ["--eval-for", f"size={folder}/test"],
+        "--train-for size: this task is not evaluated": ["--train-for", f"size={folder}/train"],
+        "--eval-for size: this task is not evaluated": ["--eval-for", f"size={folder}/test"],
         "no such folder": ["--eval", f"{folder}/nowhere"],
         "task 'sizes'": [],
     }

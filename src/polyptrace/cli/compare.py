@@ -165,14 +165,11 @@ def data_of(
     if not tests:
         raise UserError("no test data -> give --eval DATASET")
     of_tasks, parts = (
-        {task: tuple(paths) for task, paths in paths_by_task(option, texts).items()}
+        {task: tuple(paths) for task, paths in paths_by_task(option, texts, tasks).items()}
         for option, texts in (("--eval-for", tests_of), ("--train-for", probe_train))
     )
     if wrong := [task for task in parts if task not in RATES]:
         raise UserError(f"--train-for {wrong[0]}: trains nothing -> give it for {' or '.join(RATES)}")
-    for option, given in (("--eval-for", of_tasks), ("--train-for", parts)):
-        if unused := [task for task in given if task not in tasks]:
-            raise UserError(f"{option} {unused[0]}: not one of --tasks -> add it there, or leave out this option")
     data = Datasets(train, tuple(tests), of_tasks, parts)
     for path in [*data.embedded(), *([train] if train else [])]:
         if not (path / DATASET_FILE).is_file():

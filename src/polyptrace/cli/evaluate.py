@@ -1,7 +1,7 @@
 """`polyptrace evaluate retrieval reid size histology counting --embeddings EMBEDDINGS --out RESULTS`."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -107,10 +107,15 @@ def command(
     Method(name or "", group or BASELINE, labels or "")  # an unknown group or label use is an error now, not at the end
     refuse_existing(out, overwrite, RESULTS_FILE)
     if seeds:
+        lists = {"--embeddings": embeddings, "--embeddings-for": embeddings_for, "--train-for": train_for}
+        options = [option for option, values in (lists | {"--histology": histology}).items() if values]
+        if unused := [*words, *arguments, *options]:
+            raise UserError(f"--combine: takes no {unused[0]} -> leave it out")
         results = combine([Results.load(folder) for folder in seeds])
     else:
         settings = read_settings(ctx, config, SECTIONS, arguments=arguments).evaluate
-        of_task, train = paths_by_task("--embeddings-for", embeddings_for), paths_by_task("--train-for", train_for)
+        of_task = paths_by_task("--embeddings-for", embeddings_for, wanted or TASKS)
+        train = paths_by_task("--train-for", train_for, wanted or TASKS)
         classes = _mapping(histology or [])
         paths = {task: of_task.get(task, embeddings or []) for task in wanted or TASKS}
         if lacking := [task for task in paths if not paths[task]]:
@@ -184,14 +189,18 @@ def _print_polyps(results: Results, screen: Console) -> None:
         screen.print(f"... and {counted(len(procedures) - MOST_PROCEDURES, 'more procedure')}, in {TRACK_LIST}")
 
 
-def paths_by_task(option: str, texts: Sequence[str] | None) -> dict[str, list[Path]]:
-    """The paths of an option `TASK=PATH` by task."""
+def paths_by_task(option: str, texts: Sequence[str] | None, tasks: Collection[str]) -> dict[str, list[Path]]:
+    """The paths of an option `TASK=PATH` by task, which must be one of the `tasks` that are evaluated."""
     paths: dict[str, list[Path]] = {}
     for text in texts or []:
         task, _, path = text.partition("=")
         if not path:
             raise UserError(f"{option} {text}: not TASK=PATH -> write for example size=data/sun")
-        paths.setdefault(check_task(task), []).append(Path(path))
+        if check_task(task) not in tasks:
+            raise UserError(
+                f"{option} {task}: this task is not evaluated -> add it to the tasks, or leave out the option"
+            )
+        paths.setdefault(task, []).append(Path(path))
     return paths
 
 
