@@ -42,6 +42,14 @@ def cosines(given: NDArray[np.float32], wanted: NDArray[np.float32]) -> NDArray[
     return (given * wanted).sum(1) / np.linalg.norm(given, axis=1) / np.linalg.norm(wanted, axis=1)
 
 
+def test_an_export_does_not_change_the_random_numbers_of_the_caller(
+    tracklet_encoder: OwnEncoder, tmp_path: Path
+) -> None:
+    before = torch.get_rng_state()
+    export_encoder(tracklet_encoder, tmp_path / "exported", "pt2")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 @pytest.mark.parametrize("batch", BATCHES)
 def test_features_become_the_vectors_of_torch(batch: int, exported: Path, tracklet_encoder: OwnEncoder) -> None:
     graph, random = session(exported / "aggregate.onnx"), np.random.default_rng(batch)

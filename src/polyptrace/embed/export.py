@@ -29,6 +29,7 @@ import polyptrace
 from polyptrace.core.arrays import Float32s
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, file_hash, write_json
+from polyptrace.core.randomness import numpy_generator
 from polyptrace.embed.onnx import INFO_FILE, VERSION, ExportInfo, OnnxEncoder, metadata
 from polyptrace.encoders.encoder import BaseEncoder, OwnEncoder, TrainingRecord, plain_attention
 from polyptrace.encoders.encoder_folder import model_card
@@ -140,7 +141,7 @@ def _stored_as(precision: str, digest: str) -> str:
 
 def _graphs(encoder: OwnEncoder) -> dict[str, ExportedProgram]:
     """The three graphs with symbolic dimensions. `Dim.DYNAMIC` is an error if a dimension becomes a constant."""
-    frames = torch.randint(0, 256, (6, encoder.preprocess.size + 9, encoder.preprocess.size + 5, 3), dtype=torch.uint8)
+    frames = torch.zeros((6, encoder.preprocess.size + 9, encoder.preprocess.size + 5, 3), dtype=torch.uint8)
     tracklets, mask = frames.reshape(2, 3, *frames.shape[1:]), torch.ones(2, 3, dtype=torch.bool)
     with torch.no_grad(), plain_attention():
         features = _Features(encoder)(frames).reshape(2, 3, -1)
@@ -307,7 +308,7 @@ def _store(model: "onnx.ModelProto", names: set[str], kind: type[np.float16 | np
 
 def _check(encoder: OwnEncoder, folder: Path, precision: str) -> None:
     """Raises an error if the ONNX graphs do not give torch's vectors, with other shapes than those of the export."""
-    random = np.random.default_rng(0)
+    random = numpy_generator(0)
     tracklets = [random.integers(0, 256, (length, 50, 40, 3), np.uint8) for length in (5, 1)]
     with torch.inference_mode():
         features = [_Features(encoder)(torch.from_numpy(each)) for each in tracklets]
