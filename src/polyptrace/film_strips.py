@@ -16,12 +16,10 @@ from PIL import Image
 from polyptrace.core.arrays import Floats, Ints, Pixels
 from polyptrace.data import Boxes, Dataset
 from polyptrace.data.boxes import boxes_in_crops
+from polyptrace.data.identity import TrackKey
 
 #: Colours of the film, of its perforation and of the box.
 FILM, HOLE, BOX = (22, 24, 28), (214, 217, 221), (255, 255, 255)
-
-#: Dataset, video, track, first frame: identifies a track in results and in datasets.
-TrackKey = tuple[str, str, int, int]
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class CropImages:
 
 @dataclass(frozen=True)
 class TrackImages:
-    """The crops of whole tracks of one or more datasets, by the key that results carry."""
+    """The crops of whole tracks of one or more datasets."""
 
     location: dict[TrackKey, tuple[CropImages, int]]  # the dataset of each track, and the tracklet in it
 

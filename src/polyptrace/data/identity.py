@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 
 from polyptrace.core.arrays import Ints, Strings
 
+#: Dataset, video, track and first frame: identifies a track in datasets, vectors and results.
+TrackKey = tuple[str, str, int, int]
+
 
 class _HasVideos(Protocol):
     @property

@@ -28,7 +28,7 @@ from polyptrace.core.files import atomic_folder, provenance, read_json, sync, wr
 from polyptrace.core.schema import read_npz, read_parquet, write_parquet
 from polyptrace.data import Dataset
 from polyptrace.data.dataset import FLOATS, INTS, STRINGS, tracklets_hash
-from polyptrace.data.identity import codes, video_keys
+from polyptrace.data.identity import TrackKey, codes, video_keys
 from polyptrace.embed.partial import ANSWERS_FILE, VECTORS_FILE
 
 #: Columns other than the vector, in the order of the file.
@@ -94,8 +94,8 @@ class Embeddings:
         chosen = np.isin(self.unit, (unit, "any"))
         return self if chosen.all() else self.rows(chosen)
 
-    def track_key(self, row: int) -> tuple[str, str, int, int]:
-        """Dataset, video, track and first frame: identifies a track in datasets and results."""
+    def track_key(self, row: int) -> TrackKey:
+        """The key of the track of a row."""
         return str(self.dataset[row]), str(self.video[row]), int(self.track[row]), int(self.position[row])
 
     def whole_tracks(self, source: str) -> Self:

@@ -48,7 +48,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, read_json, write_csv, write_json, wrong_folder
 from polyptrace.core.schema import from_json, read_npz
 from polyptrace.core.timecode import seconds_text
-from polyptrace.data.identity import by_appearance, codes, group_rows, join_keys
+from polyptrace.data.identity import TrackKey, by_appearance, codes, group_rows, join_keys
 from polyptrace.embed import Embeddings
 from polyptrace.encoders.encoder import LABEL_USE
 from polyptrace.evaluate.bootstrap import Estimate, Paired, paired
@@ -156,8 +156,8 @@ class Results:
         """Columns of the table of a task."""
         return [self.arrays[f"{self.tasks[task].table}/{name}"] for name in names]
 
-    def track_keys(self, task: str) -> list[tuple[str, str, int, int]]:
-        """Dataset, video, track and first frame of each row of the table of a task."""
+    def track_keys(self, task: str) -> list[TrackKey]:
+        """The key of each row of the table of a task."""
         columns = self.columns(task, "dataset", "video", "track", "position")
         return list(zip(*(column.tolist() for column in columns), strict=True))
 

@@ -16,7 +16,8 @@ from scipy.ndimage import binary_erosion, laplace
 
 from polyptrace.core.arrays import Pixels
 from polyptrace.core.console import counted
-from polyptrace.film_strips import TrackImages, TrackKey
+from polyptrace.data.identity import TrackKey
+from polyptrace.film_strips import TrackImages
 
 #: Frames of a track that are measured, evenly spaced.
 MEASURED = 12

@@ -6,9 +6,9 @@ import numpy as np
 
 from polyptrace.core.console import counted
 from polyptrace.core.timecode import timecode
-from polyptrace.data.identity import join_keys
+from polyptrace.data.identity import TrackKey, join_keys
 from polyptrace.evaluate import Results
-from polyptrace.film_strips import TrackImages, TrackKey
+from polyptrace.film_strips import TrackImages
 from polyptrace.report.page import Strip, StripRow
 
 #: Frames of a strip.

@@ -8,8 +8,9 @@ import numpy as np
 from polyptrace.core.arrays import Ints
 from polyptrace.core.console import counted, percent
 from polyptrace.core.timecode import has_rate, seconds_text, time_offset, time_range, timecode
+from polyptrace.data.identity import TrackKey
 from polyptrace.embed import Embeddings
-from polyptrace.film_strips import TrackImages, TrackKey
+from polyptrace.film_strips import TrackImages
 from polyptrace.lesions.pictures import BestFrame, best_frame, best_picture, missing_pictures
 from polyptrace.lesions.procedure_lesions import Link, ProcedureLesions
 from polyptrace.lesions.same import ASSUMED_FPS, SameModel

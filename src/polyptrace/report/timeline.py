@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from polyptrace.core.arrays import Ints
 from polyptrace.core.console import counted
 from polyptrace.core.timecode import has_rate, time_ticks
-from polyptrace.data.identity import by_appearance, codes, group_rows, join_keys
+from polyptrace.data.identity import TrackKey, by_appearance, codes, group_rows, join_keys
 from polyptrace.drawing import INK, LINE, POLYP_COLOURS, SOFT, Drawing, canvas, finished, styled
 from polyptrace.evaluate import Results
-from polyptrace.film_strips import TrackImages, TrackKey
+from polyptrace.film_strips import TrackImages
 from polyptrace.report.ranking import CLUSTERINGS
 
 #: Shortest drawn track and shortest track with a number, as fractions of the axis.
