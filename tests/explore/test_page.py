@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from polyptrace.report.lesion_page import SIGHTING_GAP_S
 from tests.explore.conftest import CHROMIUM, TRUTH, Server, act, settled
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt install chromium")
@@ -179,6 +180,17 @@ def test_tracks_of_two_lesions_can_be_moved_to_one_of_them(serve: Serve, visit: 
     act(page, lambda: page.click("dialog .choices button:has-text('Lesion 2')"))
     assert page.evaluate("[S.state.contradictions.length, S.state.answers]") == [0, answers + 1]
     assert len(set(page.evaluate("items => items.map(item => S.state.component[item])", [*chosen, target]))) == 1
+
+
+def test_tracks_at_most_30_seconds_apart_are_one_sighting_as_in_lesions(serve: Serve, visit: Open) -> None:
+    page = visit(serve())
+    sightings = """gap => {
+        const { first, last } = S.state.items;
+        [first[0], last[0], first[1], last[1]] = [0, 9, 10 + gap, 19 + gap];  // `gap` frames between the tracks
+        return sightings([0, 1]).split(", ").length;
+    }"""
+    frames = round(SIGHTING_GAP_S * page.evaluate("S.state.fps"))
+    assert [page.evaluate(sightings, gap) for gap in (frames, frames + 1)] == [1, 2]
 
 
 def test_print_gives_a_list_of_lesions_also_from_the_read_only_file(serve: Serve, visit: Open, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from polyptrace.report.page import (
 )
 from polyptrace.report.timeline import TrackTimes, draw_timeline
 
-#: Tracks of a lesion that are further apart belong to two sightings.
+#: Tracks of a lesion that are further apart belong to two sightings. explore/page/review.js has the same number.
 SIGHTING_GAP_S = 30.0
 #: Pictures of a card.
 PICTURES = 4

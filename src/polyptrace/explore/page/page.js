@@ -86,9 +86,9 @@ async function loadAsked() {
   if (S.tab !== "questions") await showTab(S.tab, false);
 }
 async function loadLesions() {
-  const number = S.number, found = await get(`procedures/${number}/lesions`);
-  if (number !== S.number || found.lesion.length !== S.state.items.track.length) return;
-  S.lesions = found; render();
+  const number = S.number, lesions = await get(`procedures/${number}/lesions`);
+  if (number !== S.number || lesions.lesion.length !== S.state.items.track.length) return;
+  S.lesions = lesions; render();
 }
 async function refresh() {
   const keep = new Set([...S.selected].map(item => itemKey(item).join())), now = S.current >= 0 ? itemKey(S.current).join() : "";
@@ -97,11 +97,11 @@ async function refresh() {
   await loadAsked();
 }
 function restore(keep, now) {
-  const place = new Map(S.state.items.track.map((_, item) => [itemKey(item).join(), item]));
-  S.selected = new Set([...keep].map(key => place.get(key)).filter(item => item !== undefined));
+  const index = new Map(S.state.items.track.map((_, item) => [itemKey(item).join(), item]));
+  S.selected = new Set([...keep].map(key => index.get(key)).filter(item => item !== undefined));
   const [track, first, last] = now ? now.split(",").map(Number) : [-1], { items } = S.state;
   const part = items.track.findLastIndex((each, item) => each === track && items.first[item] >= first && items.last[item] <= last);
-  S.current = place.get(now) ?? (part >= 0 ? part : items.track.lastIndexOf(track));  // after a split its second part
+  S.current = index.get(now) ?? (part >= 0 ? part : items.track.lastIndexOf(track));  // after a split its second part
   if (S.lesions && S.lesions.lesion.length !== S.state.items.track.length) S.lesions = null;
 }
 async function poll() {
@@ -228,9 +228,9 @@ function renderQuestion() {
     el("p", { class: "fact" }, facts.join(" · ")));
   if (focused && $(focused)) $(focused).focus();
 }
-function answer(said) {
+function answer(choice) {
   const asked = S.question || S.check;
-  if (asked && S.tab === "questions") edit({ kind: "answer", items: keys(pair(asked)), answer: said });
+  if (asked && S.tab === "questions") edit({ kind: "answer", items: keys(pair(asked)), answer: choice });
 }
 
 /* ---- keys ---- */

@@ -10,8 +10,8 @@ async function showTab(tab, focus = true) {
   if (focus) $(`tab-${tab}`).focus();
   if (tab === "questions") return;
   try {
-    const found = await get(`procedures/${S.number}/review`);
-    if (tab === "review") renderReview(found); else renderHistory(found.history);
+    const review = await get(`procedures/${S.number}/review`);
+    if (tab === "review") renderReview(review); else renderHistory(review.history);
   } catch (error) { failed(error); }
 }
 /* An item of an event: a present one, the whole of a track that is split now, or a part that is not present any more. */
@@ -23,14 +23,14 @@ function itemName([track, first, last]) {
   return inside ? `${track} (${between(first, last)})` : `${track}`;
 }
 const itemNames = items => items.map(itemName).join(", ");
-const said = event => ({
+const described = event => ({
   answer: () => `${event.answer}: tracks ${itemName(event.items[0])} and ${itemName(event.items[1])}`, merge: () => `merged tracks ${itemNames(event.items)}`,
   move: () => `moved track${event.items.length > 1 ? "s" : ""} ${itemNames(event.items)} ${event.to ? `to the lesion of track ${itemName(event.to)}` : "to a new lesion"}`,
   split: () => `split track ${itemName(event.items[0])} at frame ${event.frame.toLocaleString("en")}`, reject: () => `not a lesion: track ${itemNames(event.items)}`,
   restore: () => `a lesion: track ${itemNames(event.items)}`, note: () => event.text ? `note on track ${itemName(event.items[0])}: ${event.text}` : `removed the note on track ${itemName(event.items[0])}`,
 }[event.kind] || (() => event.kind))();
 const withdraw = (event, text) => el("button", { class: "edit", type: "button", onclick: () => edit({ kind: event.active ? "undo" : "redo", event: event.id }) }, text || (event.active ? "Withdraw" : "Restore"));
-function statement(event) { return el("span", { class: event.active ? "long" : "long off" }, `#${event.id} `, name(event.who), ` ${said(event)}`); }
+function statement(event) { return el("span", { class: event.active ? "long" : "long off" }, `#${event.id} `, name(event.who), ` ${described(event)}`); }
 function renderHistory(history) {
   const rows = [...history].reverse().map(event => el("li", {}, statement(event), " ", el("span", { class: "known" }, new Date(event.time).toLocaleString()), " ", withdraw(event)));
   $("history").replaceChildren(rows.length ? el("ul", { class: "plain scroll" }, ...rows) : el("p", { class: "fact" }, "No answers yet."));
@@ -39,11 +39,11 @@ function renderReview({ history, kappas }) {
   const events = new Map(history.map(event => [event.id, event])), parts = [];
   const contradicted = new Set(S.state.contradictions.map(each => each.statement.event));  // one edit, one entry
   const conflicts = [...contradicted].map(id => {
-    const found = S.state.contradictions.filter(each => each.statement.event === id), stated = events.get(id), people = new Set(found.flatMap(each => each.people));
-    const because = [...new Set(found.flatMap(each => each.because))].map(event => events.get(event)).filter(Boolean);
+    const contradictions = S.state.contradictions.filter(each => each.statement.event === id), stated = events.get(id), people = new Set(contradictions.flatMap(each => each.people));
+    const because = [...new Set(contradictions.flatMap(each => each.because))].map(event => events.get(event)).filter(Boolean);
     return el("li", {}, el("b", {}, people.size < 2 ? "Contradiction" : "Disagreement"), el("p", {}, statement(stated), " ", withdraw(stated)),
       el("p", { class: "fact" }, noEffect(stated, because)),
-      ...because.map(event => el("p", {}, statement(event), " ", withdraw(event))), ...pair(found[0].statement).map(figure));
+      ...because.map(event => el("p", {}, statement(event), " ", withdraw(event))), ...pair(contradictions[0].statement).map(figure));
   });
   parts.push(el("h3", {}, "Contradictions and disagreements"), conflicts.length ? el("ul", { class: "plain" }, ...conflicts) : el("p", { class: "fact" }, "None."));
   if (kappas.length) parts.push(el("h3", {}, "Agreement of annotators"), el("table", {}, el("thead", {}, el("tr", {}, ...["Annotators", "Cohen’s kappa", "Pairs decided by both"].map(text => el("th", { scope: "col" }, text)))),
@@ -113,13 +113,13 @@ function toast(text) {
 /* ---- the list of lesions, in the read-only file and in print ---- */
 const SIGHTING_S = 30;  // tracks of a lesion that are at most this far apart are one sighting
 function sightings(items) {
-  const { first, last } = S.state.items, fps = S.state.fps, found = [];
+  const { first, last } = S.state.items, fps = S.state.fps, spans = [];
   for (const item of items) {
-    const latest = found.at(-1);
-    if (latest && first[item] - latest[1] <= SIGHTING_S * (fps || 25)) latest[1] = Math.max(latest[1], last[item]);
-    else found.push([first[item], last[item]]);
+    const latest = spans.at(-1);
+    if (latest && first[item] - latest[1] - 1 <= SIGHTING_S * (fps || 25)) latest[1] = Math.max(latest[1], last[item]);
+    else spans.push([first[item], last[item]]);
   }
-  return `${fps ? "" : "frames "}${found.map(([start, end]) => `${moment(start, fps)}–${moment(end, fps)}`).join(", ")}`;
+  return `${fps ? "" : "frames "}${spans.map(([start, end]) => `${moment(start, fps)}–${moment(end, fps)}`).join(", ")}`;
 }
 function lesionTable() {
   if (!S.lesions) return "";

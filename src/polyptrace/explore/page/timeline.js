@@ -26,10 +26,10 @@ class Timeline {
     const before = this.full ? [this.start, this.end] : null;
     this.items = items; this.fps = fps; this.lesion = lesion; this.solid = solid;
     const present = [...new Set(lesion)].sort((a, b) => (a < 0) - (b < 0) || a - b);
-    const place = new Map(present.map((name, lane) => [name, lane]));
-    this.lanes = present.map(() => []); this.laneOf = lesion.map(name => place.get(name)); this.names = present;
-    lesion.forEach((name, item) => this.lanes[place.get(name)].push(item));
-    const last = Math.max(1, ...items.last.reduce((top, frame) => { top[0] = Math.max(top[0], frame); return top; }, [1]));
+    const index = new Map(present.map((name, lane) => [name, lane]));
+    this.lanes = present.map(() => []); this.laneOf = lesion.map(name => index.get(name)); this.names = present;
+    lesion.forEach((name, item) => this.lanes[index.get(name)].push(item));
+    const last = items.last.reduce((top, frame) => Math.max(top, frame), 1);
     const changed = this.full !== last + 1;
     this.full = last + 1;
     if (!before || changed) { this.start = 0; this.end = this.full; }

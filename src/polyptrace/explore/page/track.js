@@ -42,19 +42,19 @@ async function renderTrack() {
   if (focused && $(focused)) $(focused).focus();
   if (embedded) return;
   try {
-    const found = await get(`procedures/${S.number}/candidates`, { item, top: 10 });
-    if (S.shown === shown) { S.frames = found.frames; renderCandidates(item, found.candidates); showFrame(S.position); }
+    const { frames, candidates } = await get(`procedures/${S.number}/candidates`, { item, top: 10 });
+    if (S.shown === shown) { S.frames = frames; renderCandidates(item, candidates); showFrame(S.position); }
   } catch (error) { failed(error); }
 }
-function renderCandidates(item, found) {
-  const rows = found.map(([other, cosine, gap, probability, known]) => {
-    const say = (said, text) => el("button", { type: "button", class: said, "aria-label": `${text}: ${title(item).toLowerCase()} and ${title(other).toLowerCase()}`, onclick: () => edit({ kind: "answer", items: keys([item, other]), answer: said }) }, text);
-    const told = { same: "known same", different: "known different", simultaneous: "same time" }[known];
+function renderCandidates(item, candidates) {
+  const rows = candidates.map(([other, cosine, gap, probability, known]) => {
+    const button = (choice, text) => el("button", { type: "button", class: choice, "aria-label": `${text}: ${title(item).toLowerCase()} and ${title(other).toLowerCase()}`, onclick: () => edit({ kind: "answer", items: keys([item, other]), answer: choice }) }, text);
+    const label = { same: "known same", different: "known different", simultaneous: "same time" }[known];
     return el("tr", {},
       el("td", {}, strip(other, 6, 48), el("span", { class: "known" }, badge(other), `${title(other)} ${lesionName(other)}`)),
       el("td", { class: "n" }, percent(probability)), el("td", { class: "n" }, cosine.toFixed(2)),
       el("td", { class: "n" }, S.state.fps ? `${gap.toFixed(1)} s` : "–"),
-      el("td", {}, told ? el("span", { class: "known" }, told) : el("span", { class: "buttons" }, say("same", "Same"), say("different", "Different"))));
+      el("td", {}, label ? el("span", { class: "known" }, label) : el("span", { class: "buttons" }, button("same", "Same"), button("different", "Different"))));
   });
   const head = el("tr", {}, ...["Track", "P(same)", "Cosine", "Gap", "Answer"].map((text, column) => el("th", { class: column && column < 4 ? "n" : "", scope: "col" }, text)));
   $("candidates").replaceChildren(el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows)));
