@@ -117,6 +117,15 @@ def test_errors_are_one_line_and_exit_code_two(words, message, tmp_path, capsys)
     assert not (tmp_path / "R").exists()
 
 
+def test_a_report_is_not_replaced_by_results(theirs, tmp_path, capsys):
+    words = ("retrieval", "--embeddings", theirs, "--evaluate.bootstrap", "20")
+    assert call("evaluate", *words, "--out", tmp_path / "R") == 0
+    assert call("report", tmp_path / "R", "--out", tmp_path / "report") == 0
+    assert call("evaluate", *words, "--out", tmp_path / "report", "--overwrite") == 2
+    assert "this command did not write it" in capsys.readouterr().err.replace("\n", " ")
+    assert call("evaluate", *words, "--out", tmp_path / "R", "--overwrite") == 0
+
+
 def test_an_unknown_histology_is_an_error_that_shows_how_to_map_it(theirs, tmp_path, capsys):
     assert call("evaluate", "histology", "--embeddings", theirs, "--out", tmp_path / "R") == 2
     assert "--histology NAME=1" in capsys.readouterr().err.replace("\n", " ")

@@ -18,7 +18,7 @@ from polyptrace.core.files import refuse_existing
 from polyptrace.encoders.encoder import LABEL_USE
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.evaluation import evaluate_files
-from polyptrace.evaluate.results import BASELINE, GROUPS, RESULTS_FILE, TRACK_LIST, Method, combine
+from polyptrace.evaluate.results import ARRAYS_FILE, BASELINE, GROUPS, TRACK_LIST, Method, combine
 from polyptrace.evaluate.tasks import TASKS, check_task
 
 SECTIONS = ("evaluate",)
@@ -105,7 +105,7 @@ def command(
     wanted = list(dict.fromkeys(map(check_task, words)))
     seen = tuple(map(check_task, trained_on_test or ()))
     Method(name or "", group or BASELINE, labels or "")  # an unknown group or label use is an error now, not at the end
-    refuse_existing(out, overwrite, RESULTS_FILE)
+    refuse_existing(out, overwrite, ARRAYS_FILE)
     if seeds:
         lists = {"--embeddings": embeddings, "--embeddings-for": embeddings_for, "--train-for": train_for}
         options = [option for option, values in (lists | {"--histology": histology}).items() if values]

@@ -59,6 +59,8 @@ GROUPS = ("Baseline", "General Purpose FM", "Endoscopy FM", "Fully supervised", 
 BASELINE, GENERAL_FM, ENDOSCOPY_FM, SUPERVISED, SELF_SUPERVISED = GROUPS
 #: The file that identifies a results folder.
 RESULTS_FILE = "results.json"
+#: The file by which `--overwrite` recognises it: a report has a results.json as well.
+ARRAYS_FILE = "arrays.npz"
 TRACK_LIST = "tracks.csv"
 AGAIN = "evaluate again"
 
@@ -166,12 +168,12 @@ class Results:
         content = {"format": FORMAT, "version": VERSION, **asdict(replace(self, arrays={}))}
         del content["arrays"]
         tracks = track_list(self.tasks, self.arrays)
-        with atomic_folder(Path(folder), overwrite=overwrite, mark=RESULTS_FILE) as temporary:
+        with atomic_folder(Path(folder), overwrite=overwrite, mark=ARRAYS_FILE) as temporary:
             write_json(temporary / RESULTS_FILE, without_nan(content))
             if tracks:
                 write_csv(temporary / TRACK_LIST, tracks)
             named: dict[str, Any] = dict(self.arrays)
-            np.savez_compressed(temporary / "arrays.npz", **named)
+            np.savez_compressed(temporary / ARRAYS_FILE, **named)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -186,8 +188,8 @@ class Results:
             raise UserError(f"{folder}: results of version {content.get('version')}, not {VERSION} -> {AGAIN}")
         fields = {name: value for name, value in content.items() if name not in ("format", "version")}
         checked = from_json(cls, {**fields, "arrays": {}}, str(folder / RESULTS_FILE), AGAIN)
-        arrays = read_npz(folder / "arrays.npz", AGAIN)
-        _check_arrays(checked.tasks, arrays, folder / "arrays.npz")
+        arrays = read_npz(folder / ARRAYS_FILE, AGAIN)
+        _check_arrays(checked.tasks, arrays, folder / ARRAYS_FILE)
         return replace(checked, arrays=arrays)
 
 
