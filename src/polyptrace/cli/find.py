@@ -20,6 +20,9 @@ from polyptrace.film_strips import TrackImages
 from polyptrace.lesions import same_model
 from polyptrace.report.page import write_page
 
+#: The file that marks a folder of this command, and the page.
+TABLE_FILE, PAGE_FILE = "found.csv", "found.html"
+
 
 def command(
     embeddings: VectorsFile,
@@ -52,7 +55,7 @@ def command(
     if data and out is None:
         raise UserError("--data: film strips need a page to be written to -> add --out FOLDER")
     if out is not None:
-        refuse_existing(out, overwrite, "found.csv")
+        refuse_existing(out, overwrite, TABLE_FILE)
     tracks = Embeddings.load(embeddings).whole_tracks(str(embeddings))
     datasets = open_datasets(data or (), tracks)
     query = _query(tracks, video, at, frame, track)
@@ -66,12 +69,12 @@ def command(
         echo(model.described(source))
     if out is None:
         return
-    with atomic_folder(out, overwrite=overwrite, mark="found.csv") as folder:
-        write_csv(folder / "found.csv", find.match_table(tracks, matches))
+    with atomic_folder(out, overwrite=overwrite, mark=TABLE_FILE) as folder:
+        write_csv(folder / TABLE_FILE, find.match_table(tracks, matches))
         if datasets:
             page = find.match_page(tracks, matches, TrackImages.of(datasets), f"from {embeddings}")
-            write_page(folder / "found.html", page)
-    echo("written: " + ", ".join(str(out / name) for name in ("found.csv", "found.html")[: 2 if data else 1]))
+            write_page(folder / PAGE_FILE, page)
+    echo("written: " + ", ".join(str(out / name) for name in (TABLE_FILE, PAGE_FILE)[: 2 if data else 1]))
 
 
 def _query(tracks: Embeddings, video: str, at: str | None, frame: int | None, track: int | None) -> int:

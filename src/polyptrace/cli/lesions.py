@@ -22,6 +22,7 @@ from polyptrace.report.page import write_page
 
 #: The file that marks a folder of this command.
 MARK = "lesions.csv"
+TRACKS_FILE, PAGE_FILE = "tracks.csv", "lesions.html"
 
 
 def command(
@@ -80,10 +81,10 @@ def write_lesions(
     page = lesion_page(tracks, procedures, described, model, images, f"from {vectors}", remarks)
     with atomic_folder(out, overwrite=overwrite, mark=MARK) as folder:
         write_csv(folder / MARK, lesion_table(tracks, procedures, described))
-        write_csv(folder / "tracks.csv", track_table(tracks, procedures, images))
+        write_csv(folder / TRACKS_FILE, track_table(tracks, procedures, images))
         write_json(folder / "lesions.json", _summary(procedures, vectors))
         model.save(folder / SAME_FILE)
-        write_page(folder / "lesions.html", page)
+        write_page(folder / PAGE_FILE, page)
         writable = vectors.is_dir() and os.access(vectors, os.W_OK)
         if writable and source != vectors / SAME_FILE:
             model.save(vectors / SAME_FILE)  # before the folder is complete: a rerun would refuse to replace it
@@ -94,7 +95,7 @@ def write_lesions(
     _print(procedures, model, source)
     if model.labelled_pairs and source == vectors / SAME_FILE and not labels and same is None:
         echo(f"{source} was fitted with labels -> 'polyptrace lesions --refit' fits it without labels")
-    echo(f"written: {out / 'lesions.html'}, {out / MARK}, {out / 'tracks.csv'}")
+    echo(f"written: {out / PAGE_FILE}, {out / MARK}, {out / TRACKS_FILE}")
     if data:
         suggest("explore", vectors, *(word for path in data for word in ("--data", path)))
 

@@ -16,6 +16,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import atomic_folder, described, differences, refuse_changes, refuse_existing, write_csv
 from polyptrace.data import prepare
 from polyptrace.data.crops.videos import video_info
+from polyptrace.data.dataset import DATASET_FILE
 from polyptrace.data.preparation import NoTrackError
 from polyptrace.data.sources.file_names import names_in
 from polyptrace.detect import Detections
@@ -133,7 +134,7 @@ def _check_same_videos(out: Path, videos: Sequence[Path]) -> None:
             f"{detections}: contains boxes of {', '.join(others)}, not among the given videos"
             " -> give another folder with --out, or these videos, too"
         )
-    if (data / "dataset.json").is_file() and (new := sorted(given - made)):
+    if (data / DATASET_FILE).is_file() and (new := sorted(given - made)):
         raise UserError(
             f"{data}: was made without {', '.join(new)} -> give another folder with --out, or remove {data} to make it"
             " again of all given videos"
@@ -149,7 +150,7 @@ def _no_lesions(out: Path, videos: list[Path], detections: list[Detections], rea
     page = Page("No lesions were found", reason, (section,), generated, brand="polyptrace lesions")
     with atomic_folder(out, overwrite=True, mark=lesions.MARK) as folder:
         write_csv(folder / lesions.MARK, [LESION_COLUMNS])
-        write_csv(folder / "tracks.csv", [TRACK_COLUMNS])
-        write_page(folder / "lesions.html", page)
+        write_csv(folder / lesions.TRACKS_FILE, [TRACK_COLUMNS])
+        write_page(folder / lesions.PAGE_FILE, page)
     echo(f"no lesions were found: {reason}")
-    echo(f"written: {out / 'lesions.html'}")
+    echo(f"written: {out / lesions.PAGE_FILE}")
