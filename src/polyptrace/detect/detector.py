@@ -1,4 +1,4 @@
-"""Detectors: frames in, boxes out. One file per kind; `load_detector` picks it by what is given.
+"""Detectors: frames in, boxes out. One file per kind; `load_detector` selects it.
 
 | given | adapter |
 |---|---|

@@ -29,12 +29,12 @@ class StoredBoxes:
             boxes = Boxes.concatenate([])
         scores = np.where(np.isnan(boxes.score), 1.0, boxes.score)
         self._frame = boxes.frame_index
-        self._found = np.column_stack([boxes.xywh, scores])
-        self.fingerprint = f"{source} {hashlib.sha256(self._frame.tobytes() + self._found.tobytes()).hexdigest()}"
+        self._scored = np.column_stack([boxes.xywh, scores])
+        self.fingerprint = f"{source} {hashlib.sha256(self._frame.tobytes() + self._scored.tobytes()).hexdigest()}"
 
     def __call__(self, _: Sequence[Frame], indices: Sequence[int]) -> list[ScoredBoxes]:
         begin, end = (np.searchsorted(self._frame, indices, side) for side in ("left", "right"))
-        return [self._found[a:b] for a, b in zip(begin, end, strict=True)]
+        return [self._scored[a:b] for a, b in zip(begin, end, strict=True)]
 
     def frames(self) -> Ints:
         """The frames with a box."""

@@ -152,7 +152,7 @@ def read_journal(path: Path) -> tuple[list[Event], int]:
     events: list[Event] = []
     for number, line in enumerate(lines, 1):
         where = f"{path}: line {number}"
-        advice = "restore the file from a copy, or remove this line to go on without it"
+        advice = "restore the file from a copy, or remove this line"
         try:
             parsed = json.loads(line)
         except ValueError:

@@ -112,7 +112,7 @@ class PageContent:
         }
 
     def review(self, number: int, view: str | None) -> dict[str, Any]:
-        """Who said what, and how far the annotators agree; only what one annotator said, if `view` names one."""
+        """The history of events, and how far the annotators agree; with `view`, only the events of one annotator."""
         workspace = self.workspace
         key = workspace.keys[number]
         active = {event.id for event in active_events(workspace.journal.events)}

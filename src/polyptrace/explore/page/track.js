@@ -4,7 +4,7 @@
 /* ---- the track ---- */
 const HELP = [
   "Compare the two film strips, and answer. The lesions of the timeline follow from the answers.",
-  "A selected track can be moved to another lesion or split. If it shows no lesion, say so.",
+  "A selected track can be moved to another lesion or split. If it shows no lesion, mark it as “not a lesion”.",
   "Every edit can be undone. When no question is left, export the lesions.",
 ];
 async function renderTrack() {
