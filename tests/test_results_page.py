@@ -20,9 +20,8 @@ def desk(make_dataset: Callable[..., Path], tmp_path_factory: pytest.TempPathFac
     """A folder in which the page's commands find what they name."""
     folder = tmp_path_factory.mktemp("desk")
     shutil.copytree(PAGE, folder / "docs" / "results")
-    one = make_dataset(folder / "one", [[4, 3], [5, 4]])
     for name in sorted(set(re.findall(r"\b(?:dev|data)/[\w.-]+", " ".join(LINES)))):
-        shutil.copytree(one, folder / name)
+        make_dataset(folder / name, [[4, 3], [5, 4]], name=name)
     for seed in range(3):
         (folder / f"compared/rows/ours/seed{seed}/run").mkdir(parents=True)
     return folder

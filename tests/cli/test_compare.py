@@ -258,6 +258,7 @@ def test_typing_errors_are_reported_before_anything_runs(folder: Path, capsys: p
         "--train-for size: this task is not evaluated": ["--train-for", f"size={folder}/train"],
         "--eval-for size: this task is not evaluated": ["--eval-for", f"size={folder}/test"],
         "no such folder": ["--eval", f"{folder}/nowhere"],
+        "both contain the video": ["--eval", f"{folder}/test"],
         "task 'sizes'": [],
     }
     for text, arguments in wrong.items():

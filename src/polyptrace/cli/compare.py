@@ -18,7 +18,9 @@ from polyptrace.core.console import echo, notify
 from polyptrace.core.errors import UserError
 from polyptrace.core.files import check_writable, write_json, wrong_folder
 from polyptrace.core.lock import lock
+from polyptrace.data import Dataset
 from polyptrace.data.dataset import DATASET_FILE, read_info
+from polyptrace.data.identity import video_keys
 from polyptrace.evaluate.tasks import RATES, TASKS, check_task
 from polyptrace.report import load_rows, write_report
 
@@ -174,6 +176,8 @@ def data_of(
     for path in [*data.embedded(), *([train] if train else [])]:
         if not (path / DATASET_FILE).is_file():
             raise wrong_folder(path, "prepare")
+    for paths in (data.tests, *of_tasks.values(), *parts.values()):
+        refuse_shared_videos(paths)
     if not any(read_info(path).get("labels", {}).get("polyps") for task in tasks for path in data.of_task(task)):
         raise UserError(
             f"{tests[0]}: has no polyp labels, so there is nothing to compare -> prepare it with labels (answers of"
@@ -183,6 +187,17 @@ def data_of(
         if both := {path.resolve() for path in paths} & {path.resolve() for path in data.of_task(task)}:
             raise UserError(f"--train-for {task}={both.pop()}: is also the test part -> add --eval-for {task}=DATASET")
     return data
+
+
+def refuse_shared_videos(datasets: Sequence[Path]) -> None:
+    """Raises the error of `evaluate` for two datasets with the same video, before anything is trained."""
+    dataset_of: dict[str, Path] = {}
+    for path in datasets:
+        videos = set(video_keys(Dataset.open(path).tracklets).tolist())
+        if shared := sorted(videos & dataset_of.keys()):
+            first = dataset_of[shared[0]]
+            raise UserError(f"{first} and {path}: both contain the video {shared[0]} -> give each dataset once")
+        dataset_of |= dict.fromkeys(videos, path)
 
 
 def rates_of(shared: Shared, file: Path | None, *, searching: bool = False) -> dict[str, float] | None:
