@@ -90,6 +90,15 @@ def test_seeds_are_combined(theirs, tmp_path):
     assert json.loads((tmp_path / "R" / "results.json").read_text())["method"]["seeds"] == 2
 
 
+@pytest.mark.parametrize("command", [["evaluate", "--combine", "R", "--combine", "x/../R"], ["report", "R", "R"]])
+def test_one_folder_is_not_two_training_seeds(command, theirs, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x").mkdir()
+    assert call("evaluate", "retrieval", "--embeddings", theirs, "--evaluate.bootstrap", "20", "--out", "R") == 0
+    assert call(*command, "--out", "out") == 2
+    assert "R: is given twice" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -18,7 +18,7 @@ from polyptrace.core.files import refuse_existing
 from polyptrace.encoders.encoder import LABEL_USE
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.evaluation import evaluate_files
-from polyptrace.evaluate.results import ARRAYS_FILE, BASELINE, GROUPS, TRACK_LIST, Method, combine
+from polyptrace.evaluate.results import ARRAYS_FILE, BASELINE, GROUPS, TRACK_LIST, Method, combine, load_each
 from polyptrace.evaluate.tasks import TASKS, check_task
 
 SECTIONS = ("evaluate",)
@@ -111,7 +111,7 @@ def command(
         options = [option for option, values in (lists | {"--histology": histology}).items() if values]
         if unused := [*words, *arguments, *options]:
             raise UserError(f"--combine: takes no {unused[0]} -> leave it out")
-        results = combine([Results.load(folder) for folder in seeds])
+        results = combine(load_each(seeds))
     else:
         settings = read_settings(ctx, config, SECTIONS, arguments=arguments).evaluate
         of_task = paths_by_task("--embeddings-for", embeddings_for, wanted or TASKS)

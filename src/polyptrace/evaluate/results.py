@@ -193,6 +193,14 @@ class Results:
         return replace(checked, arrays=arrays)
 
 
+def load_each(folders: Sequence[Path]) -> list[Results]:
+    """The results of some folders. A folder that is given twice is an error, because it would count as two seeds."""
+    for number, folder in enumerate(folders):
+        if folder.resolve() in [each.resolve() for each in folders[:number]]:
+            raise UserError(f"{folder}: is given twice -> give each results folder once")
+    return [Results.load(folder) for folder in folders]
+
+
 #: Arrays of row numbers, and arrays with one entry per row number.
 INDEX = {"query": ("ap", "hit1", "hit5", "top", "top_score"), "index": ("cluster", "label")}
 

@@ -15,7 +15,7 @@ from typing import Literal
 from polyptrace.core.errors import UserError
 from polyptrace.evaluate import Results
 from polyptrace.evaluate.bootstrap import holm
-from polyptrace.evaluate.results import GROUPS, SELF_SUPERVISED, Metric, combine, compare
+from polyptrace.evaluate.results import GROUPS, SELF_SUPERVISED, Metric, combine, compare, load_each
 
 #: Significance level.
 SIGNIFICANCE = 0.05
@@ -127,8 +127,7 @@ def load_rows(folders: Sequence[Path]) -> list[Results]:
     if not folders:
         raise UserError("report: no results -> give folders written by 'polyptrace evaluate'")
     seeds_of: dict[tuple[str, str], list[Results]] = {}
-    for folder in folders:
-        results = Results.load(folder)
+    for results in load_each(folders):
         seeds_of.setdefault((results.method.group, results.method.name), []).append(results)
     return in_group_order([combine(seeds) for seeds in seeds_of.values()])
 
