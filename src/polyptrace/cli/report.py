@@ -14,6 +14,7 @@ from polyptrace.core.errors import UserError
 from polyptrace.core.files import refuse_existing
 from polyptrace.data import Dataset
 from polyptrace.data.dataset import DATASET_FILE, tracklets_hash
+from polyptrace.data.identity import join_keys, video_keys
 from polyptrace.encoders import load_encoder
 from polyptrace.encoders.encoder_folder import ENCODER
 from polyptrace.encoders.weights import weights_hash
@@ -105,9 +106,9 @@ def _evaluated_on(dataset: Dataset, row: Results) -> bool:
     recorded = [tracklets_hash(one.get("info", {}).get("dataset", {})) for one in row.embeddings]
     if own and recorded and all(recorded):
         return own in recorded
-    videos = set(zip(dataset.tracklets.dataset, dataset.tracklets.video, strict=True))
+    videos = set(video_keys(dataset.tracklets))
     tables = {task.table for task in row.tasks.values() if f"{task.table}/video" in row.arrays}
-    return any(videos & set(zip(row.arrays[f"{t}/dataset"], row.arrays[f"{t}/video"], strict=True)) for t in tables)
+    return any(videos & set(join_keys(row.arrays[f"{t}/dataset"], row.arrays[f"{t}/video"])) for t in tables)
 
 
 def _trained_on(dataset: Dataset, run: Run) -> bool:
