@@ -19,7 +19,7 @@ from polyptrace.data.crops.videos import video_info
 from polyptrace.embed import Embeddings
 from polyptrace.explore import Journal, Workspace
 from polyptrace.explore.exports import Named, track_boxes
-from polyptrace.explore.labels import label_boxes, read_answers
+from polyptrace.explore.labels import CONTRADICTS, label_boxes, read_answers
 from polyptrace.explore.page_content import PageContent
 
 
@@ -149,7 +149,7 @@ def test_answers_label_the_tracks_of_the_same_boxes(content: PageContent, tmp_pa
     boxes = dataset.boxes()
     track = link_tracks(boxes, within="video")
     labelled = label_boxes(boxes, track, path)
-    assert not labelled.unmapped
+    assert not labelled.unused
     procedure = content.workspace.procedure(0)
     lesion = procedure.grouping().lesion
     own = labelled.boxes.take(np.flatnonzero(labelled.boxes.polyp != ""))
@@ -169,7 +169,7 @@ def test_answers_label_the_procedure_of_their_own_dataset(tmp_path: Path) -> Non
     table = Boxes.of(video="v", frame_index=[0, 1, 5, 6] * 2, xywh=[[0, 0, 9, 9]] * 8, dataset=datasets)
     labelled = label_boxes(table, np.array([2, 2, 3, 3, 0, 0, 1, 1]), journal.path)
     assert labelled.boxes.polyp.tolist() == [""] * 4 + ["v/1", "v/1", "v/2", "v/2"]
-    assert labelled.unmapped == ()
+    assert labelled.unused == ()
 
 
 @pytest.mark.parametrize(("datasets", "labels"), [(["a"] * 4, ["v/1"] * 4), (["a", "a", "b", "b"], [""] * 4)])
@@ -181,7 +181,18 @@ def test_answers_on_a_renamed_dataset_label_the_only_procedure_of_that_name(
     table = Boxes.of(video="v", frame_index=[0, 1, 5, 6], xywh=[[0, 0, 9, 9]] * 4, dataset=datasets)
     labelled = label_boxes(table, np.array([0, 0, 1, 1]), journal.path)
     assert labelled.boxes.polyp.tolist() == labels
-    assert labelled.unmapped == (() if labels[0] else ("old/v: no such procedure",))
+    assert labelled.unused == (() if labels[0] else ("old/v: no such procedure",))
+
+
+def test_answers_that_others_or_time_exclude_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "lesions.csv"
+    rows = ["a,v,0,0,5,1", "a,v,1,4,9,1", "a,v,2,20,29,1"]  # tracks 0 and 1 are visible at the same time
+    path.write_text("\n".join(["dataset,video,track,first_frame,last_frame,lesion", *rows]))
+    frames, track = [0, 5, 4, 9, 20, 29], np.array([0, 0, 1, 1, 2, 2])
+    table = Boxes.of(video="v", frame_index=frames, xywh=[[0, 0, 9, 9]] * 6, dataset=["a"] * 6)
+    labelled = label_boxes(table, track, path)
+    assert labelled.boxes.polyp.tolist() == ["v/1", "v/1", "v/2", "v/2", "v/2", "v/2"]
+    assert labelled.unused == (f"a/v: merge on tracks [0, 1, 2], which {CONTRADICTS}",)
 
 
 def test_procedures_with_undecided_pairs_stay_unlabelled(

@@ -148,7 +148,7 @@ def _relabel(answers: Path, unlinked_differ: bool, boxes: Boxes, track: Ints) ->
     if labelled.suggested:
         without = f"{counted(labelled.suggested, 'track')} not labelled: no answers decide about their lesions"
         notify(f"{answers}: {without} -> {if_suggested}")
-    for each in labelled.unmapped:
+    for each in labelled.unused:
         notify(f"  not used: {each}")
     return labelled.boxes
 

@@ -24,6 +24,7 @@ from polyptrace.explore.exports import CSV_COLUMNS, NO_LESION, PROBABILITY, SUGG
 from polyptrace.explore.identities import identities
 from polyptrace.explore.journal import Event, Item, read_journal
 
+CONTRADICTS = "contradicts other answers, or joins tracks that are visible at the same time"
 #: Suffixes of the exports of `explore` that list all lesions of a procedure.
 EXPORTS = (".csv", ".json")
 
@@ -35,7 +36,7 @@ class Labelled:
     boxes: Boxes
     tracks: int  # that got a label
     polyps: int
-    unmapped: tuple[str, ...]  # answers on tracks that do not exist
+    unused: tuple[str, ...]  # answers on tracks that do not exist, and contradictions
     unsettled: dict[str, int]  # procedures without labels, and how many of their pairs are undecided
     suggested: int = 0  # tracks of an export without a label, because no answers decide about them
 
@@ -51,17 +52,19 @@ def label_boxes(boxes: Boxes, track: Ints, path: Path, *, unlinked_differ: bool 
     keys = video_keys(boxes).astype(str)
     procedures = np.unique(keys).tolist()
     polyp = np.full(len(boxes), "", object)
-    unmapped, labelled, polyps = [], 0, 0
+    unused, labelled, polyps = [], 0, 0
     unsettled: dict[str, int] = {}
     for video in sorted({event.video for event in events if event.kind not in ("undo", "redo")}):
         key = _procedure(video, procedures)
         if not key:
-            unmapped.append(f"{video}: no such procedure")
+            unused.append(f"{video}: no such procedure")
             continue
         inside = np.flatnonzero(keys == key)
         items = _items(boxes, track, inside)
         state = identities(items, events, video)
-        unmapped += [f"{video}: {event.kind} on tracks {[item[0] for item in event.items]}" for event in state.unmapped]
+        unused += [f"{video}: {_described(event)}" for event in state.unmapped]
+        excluded = {each.statement.event for each in state.contradictions}
+        unused += [f"{video}: {_described(event)}, which {CONTRADICTS}" for event in events if event.id in excluded]
         known = state.answered() & ~state.rejected
         if not differ and (undecided := state.undecided(known)):
             unsettled[video] = undecided
@@ -73,7 +76,11 @@ def label_boxes(boxes: Boxes, track: Ints, path: Path, *, unlinked_differ: bool 
             own = inside[track[inside] == items[int(state.track[item])][0]]
             own = own[(boxes.frame_index[own] >= first) & (boxes.frame_index[own] <= last)]
             polyp[own] = f"{boxes.video[inside[0]]}/{names.index(int(state.component[item])) + 1}"
-    return Labelled(replace(boxes, polyp=polyp), labelled, polyps, tuple(unmapped), unsettled, suggested)
+    return Labelled(replace(boxes, polyp=polyp), labelled, polyps, tuple(unused), unsettled, suggested)
+
+
+def _described(event: Event) -> str:
+    return f"{event.kind} on tracks {[item[0] for item in event.items]}"
 
 
 def _procedure(video: str, keys: Sequence[str]) -> str:
