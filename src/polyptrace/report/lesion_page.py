@@ -15,18 +15,7 @@ from polyptrace.lesions.pictures import BestFrame, best_frame, best_picture, mis
 from polyptrace.lesions.procedure_lesions import Link, ProcedureLesions
 from polyptrace.lesions.same import ASSUMED_FPS, SameModel
 from polyptrace.report.gallery import strip
-from polyptrace.report.page import (
-    Block,
-    Card,
-    Page,
-    Part,
-    Picture,
-    Plots,
-    Section,
-    StripRow,
-    Strips,
-    Tile,
-)
+from polyptrace.report.page import Block, Card, Page, Part, Picture, Plots, Section, StripRow, Strips, Tile
 from polyptrace.report.timeline import TrackTimes, draw_timeline
 
 #: Tracks of a lesion that are further apart belong to two sightings. explore/page/review.js has the same number.
