@@ -73,6 +73,7 @@ def test_one_command_trains_embeds_and_evaluates_all_methods_and_writes_the_tabl
     assert positions == sorted(positions)
     assert (out / "report" / "table1.tex").exists()
     assert (out / "report" / "table1.html").exists()
+    assert "data:image/jpeg;base64" in (out / "report" / "report.html").read_text(), "film strips of queries"
 
 
 def frames_of(run: Path) -> int:

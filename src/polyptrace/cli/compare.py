@@ -82,7 +82,7 @@ def command(
     Each row and training seed has its own folder, [bold]OUT/rows/ours/seed0[/]. Run the same command again to resume:
     completed rows are skipped. A row that fails is reported at the end and does not stop the others. To distribute the
     work, run single rows with [bold]--only[/], collect their folders (--keep vectors leaves out the weights) and write
-    the table with [bold]--table-only[/].
+    the table with [bold]--table-only[/]; with [bold]--eval[/], its page has images of the test data.
 
     Settings for all rows: --section.key value, or a TOML file.
 
@@ -105,7 +105,7 @@ def command(
       polyptrace compare --out compared --table-only
     """
     if table_only:
-        if not write_table1(out):
+        if not write_table1(out, tests or ()):
             raise no_results(out, "rows")
         return
     shared = shared_of(ctx, out, config, tasks)
@@ -143,7 +143,7 @@ def command(
         print_commands(select_trials(search, only) if search else chosen)
     else:
         failed += run_rows(chosen, at_once, keep)
-        if not only and not write_table1(out):
+        if not only and not write_table1(out, datasets.tests):
             echo(f"{out}: no row has results, so there is no table")
     exit_with(failed)
 
@@ -293,8 +293,11 @@ def with_seeds(rows: Sequence[ComparisonRow], seeds: int) -> list[tuple[Comparis
     return pairs
 
 
-def write_table1(out: Path) -> bool:
-    """Writes OUT/report, with Table 1, from all rows that have results; False if there are none."""
+def write_table1(out: Path, tests: Sequence[Path]) -> bool:
+    """Writes OUT/report, with Table 1, from all rows that have results; False if there are none.
+
+    The test datasets give the images of the page.
+    """
     order = list(ROWS)
     folders = sorted(
         (out / ROWS_FOLDER).glob("*/seed*/results"),
@@ -303,7 +306,8 @@ def write_table1(out: Path) -> bool:
     if not folders:
         return False
     focus = ROWS["ours"].title if any(path.parts[-3] == "ours" for path in folders) else None
-    page = write_report(load_rows(folders), out / "report", focus=focus, overwrite=True)
+    images = [Dataset.open(test) for test in tests]
+    page = write_report(load_rows(folders), out / "report", focus=focus, datasets=images, overwrite=True)
     tables = sorted(page.parent.glob("table*.md"))  # table1.md is first; without its tasks, there are only others
     for table in tables[:1]:
         echo(table.read_text(encoding="utf-8"))
