@@ -183,6 +183,7 @@ def test_a_graph_of_another_program_is_refused(copy: Path) -> None:
     [
         ({"polyptrace": 2}, r"format version 2, written by release .*; this release .* reads 1"),
         ({"width": "16"}, r"width: '16' is not a whole number"),
+        ({"width": 10**30}, r"width: 10+ is not in 1\.\."),
         ({"format": "pt2"}, r"an export to pt2"),
     ],
 )

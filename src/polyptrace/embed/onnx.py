@@ -40,6 +40,8 @@ BATCH_FRAMES = 16
 RUNS = 2
 #: Of a longer running track, the last frames are used.
 LONGEST_TRACK = 1024
+#: The largest width of a vector that is accepted from a file.
+WIDEST = 2**20
 AGAIN = "export the encoder again"
 
 
@@ -57,6 +59,10 @@ class ExportInfo:
     model_hash: str
     fingerprint: str  # of all that decides the vectors
     files: dict[str, str] = field(default_factory=dict)  # SHA-256 of each graph
+
+    def __post_init__(self) -> None:
+        if not 0 < self.width <= WIDEST:
+            raise ValueError(f"width: {self.width} is not in 1..{WIDEST}")
 
 
 class OnnxEncoder:
