@@ -178,6 +178,8 @@ def changed(name, row, value):
         ("unit", 1, "clip", r"row 1 .*unit 'clip' -> tracklet, track, any"),
         ("last", 3, 5, r"row 3 .*last frame 5 is before the first, 120"),
         ("fps", 0, "fast", "column 'fps'"),
+        ("size_mm", 2, -3.0, r"row 2 .*size_mm is -3 -> give millimetres above 0"),
+        ("size_mm", 2, np.inf, r"row 2 .*size_mm is inf"),
     ],
 )
 def test_a_bad_row_is_named(name, row, value, message):

@@ -343,6 +343,9 @@ def _check_rows(table: Embeddings, where: str) -> None:
     for row in np.flatnonzero(table.last < table.position):
         frames = f"last frame {table.last[row]} is before the first, {table.position[row]}"
         raise _row_error(table, row, where, f"{frames} -> check both columns")
+    for row in np.flatnonzero(~np.isnan(table.size_mm) & ~((table.size_mm > 0) & np.isfinite(table.size_mm))):
+        problem = f"size_mm is {table.size_mm[row]:g} -> give millimetres above 0, or NaN if unknown"
+        raise _row_error(table, row, where, problem)
     ids = (table.position, table.track, codes(table.video), codes(table.dataset), codes(table.unit))
     order = np.lexsort(ids)  # stable: rows with the same id are in the order of the table
     repeated = np.flatnonzero(np.logical_and.reduce([each[order][1:] == each[order][:-1] for each in ids]))
