@@ -190,7 +190,10 @@ def test_a_bad_row_is_named(name, row, value, message):
 def test_broken_files_and_columns_are_errors(tmp_path):
     cases = {
         "absent.npz": (None, "no such file"),
-        "text.npz": (b"not a zip", "not an .npz"),
+        "text.npz": (b"not a zip", "not an .npz file, or a damaged one -> write it with numpy.savez"),
+        "empty.npz": (b"", "not an .npz file, or a damaged one"),
+        "vectors.csv": (b"vector,polyp\n1,a\n", "neither an .npz nor a .parquet file -> write an .npz"),
+        "vectors.npy": (b"\x93NUMPY", "neither an .npz nor a .parquet file"),
         "text.parquet": (b"not parquet", "not a readable Parquet file"),
     }
     for name, (content, message) in cases.items():

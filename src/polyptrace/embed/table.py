@@ -135,6 +135,9 @@ class Embeddings:
             if not (path / VECTORS_FILE).is_file():
                 raise wrong_folder(path, "embed", OR_FILE)
             path = path / VECTORS_FILE
+        if path.suffix not in (".npz", ".parquet") and not _begins_as_parquet(path):
+            advice = "write an .npz with an array 'vectors', or a .parquet with a column 'vector'"
+            raise UserError(f"{path}: neither an .npz nor a .parquet file -> {advice}")
         columns = _read_npz(path) if path.suffix == ".npz" else _read_parquet(path, unit)
         table = cls.from_columns(columns, where=str(path), info=info)
         return table if unit is None else table.select(unit)
@@ -251,6 +254,11 @@ def _read_info(path: Path) -> dict[str, Any]:
         if name in info and not isinstance(info[name], kind):
             raise UserError(f"{path}: {name!r} is {info[name]!r}, not {kind.__name__} -> embed the dataset again")
     return info
+
+
+def _begins_as_parquet(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"PAR1"
 
 
 def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
