@@ -100,6 +100,8 @@ def test_the_defaults_are_inside_their_limits() -> None:
         ("--views.alpha-epochs", "0", "-1", "give 0 or more"),
         ("--loss.frame-weight", "0", "-0.5", "give 0 or more"),
         ("--tracks.stride-seconds", "0.01", "0", "give a number above 0"),
+        ("--train.seed", "1000000000", "99999999999999999999", r"give a number from 0 to 1e\+09"),
+        ("--evaluate.seed", "0", "-1", "give a number from 0"),
     ],
 )
 def test_a_value_at_its_limit_is_accepted_and_one_beyond_is_not(

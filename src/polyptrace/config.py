@@ -42,6 +42,7 @@ Positive: TypeAlias = Annotated[float, Limits(0, above=True)]
 NonNegative: TypeAlias = Annotated[float, Limits(0)]
 Share: TypeAlias = Annotated[float, Limits(0, 1)]
 Cosine: TypeAlias = Annotated[float, Limits(-1, 1)]
+Seed: TypeAlias = Annotated[int, Limits(0, 1e9)]
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ class Train:
     method: str = "ours"  #: method to train: ours, sfe, mve, tpc, sup, ta
     epochs: CountOrZero = 50  #: number of epochs; 0: save the untrained encoder
     frames: CountOrZero = 0  #: stop after this many frames, which makes methods comparable; 0: use epochs
-    seed: int = 0  #: random seed of the initial weights, the batches and dropout
+    seed: Seed = 0  #: random seed of the initial weights, the batches and dropout
     crop_size: CountOrZero = 0  #: input size of the network in pixels; 0: the stored size
     precision: Literal["auto", "float32", "bf16"] = "auto"  #: auto: bf16 on a GPU, float32 elsewhere
     compile: Literal["auto", "on", "off"] = "auto"  #: auto: on a GPU
@@ -194,7 +195,7 @@ class Evaluate:
     exclude_seconds: NonNegative = 10.0  #: exclude neighbours closer than this from the hard retrieval variant
     variants: bool = True  #: also evaluate other galleries for retrieval, and probes split by video
     repeats: Count = 5  #: number of probe splits and seeds
-    seed: int = 0  #: random seed of the bootstrap, the splits and the probes
+    seed: Seed = 0  #: random seed of the bootstrap, the splits and the probes
     device: Literal["auto", "cpu", "cuda"] = "auto"  #: auto: a GPU if available
     count_threshold: Cosine | None = None  #: counting: similarity that merges tracks; none: tuned on labels, else 0.5
     count_preference: float | None = None  #: counting, affinity: higher values give more polyps; none: tuned, else 0
