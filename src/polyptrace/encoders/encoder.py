@@ -320,7 +320,8 @@ def _pretrained(name: str) -> Any:
 
     if not timm.is_model(name):
         near = ", ".join(get_close_matches(name, timm.list_models(), 3, 0.3))
-        raise UserError(f"backbone: timm has no model {name!r} -> did you mean {near}?")
+        advice = f"did you mean {near}?" if near else "give one of timm.list_models(), such as resnet50"
+        raise UserError(f"backbone: timm has no model {name!r} -> {advice}")
     return timm.get_pretrained_cfg(name)
 
 
