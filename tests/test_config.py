@@ -102,10 +102,10 @@ def test_the_defaults_are_inside_their_limits() -> None:
         ("--views.batch", "2", "1", "give 2 or more"),
         ("--views.polyps-per-batch", "2", "1", "give 2 or more"),
         ("--views.tracklets-per-polyp", "2", "1", "give 2 or more"),
-        ("--train.seed", "0", "-1", "give 0 or more"),
-        ("--evaluate.seed", "0", "-1", "give 0 or more"),
         ("--loss.frame-weight", "0", "-0.5", "give 0 or more"),
         ("--tracks.stride-seconds", "0.01", "0", "give a number above 0"),
+        ("--train.seed", "1000000000", "99999999999999999999", "give a number from 0 to 1000000000"),
+        ("--evaluate.seed", "0", "-1", "give a number from 0"),
     ],
 )
 def test_a_value_at_its_limit_is_accepted_and_one_beyond_is_not(

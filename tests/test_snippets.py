@@ -53,7 +53,15 @@ def world(make_dataset: Callable[..., Path], exported: Path, tmp_path_factory: p
             picture.save(folder / f"clips/c{clip}/img1/{frame:06d}.jpg")
         rows = "".join(f"{frame},1,20,20,10,10,1\n" for frame in range(1, 41))
         (folder / f"clips/c{clip}/gt/gt.txt").write_text(rows)
+    (folder / "boxes.csv").write_text("video;frame;x1;y1;x2;y2;score\n2024-03-11.mp4;7;9,5;43,0;32,5;63,0;0,50\n")
     return folder
+
+
+def test_the_boxes_of_another_table_become_a_mot_file(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(world)
+    (code,) = [code for code in SNIPPETS["docs/formats.md"] if "boxes.csv" in code]
+    exec(compile(code, "docs/formats.md", "exec"), {})
+    assert (world / "procedures/2024-03-11.txt").read_text() == "8,-1,10.5,44.0,23.0,20.0,0.5\n"
 
 
 @pytest.mark.parametrize("page", [page for page, snippets in SNIPPETS.items() if snippets])

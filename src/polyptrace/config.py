@@ -43,6 +43,7 @@ Positive: TypeAlias = Annotated[float, Limits(0, above=True)]
 NonNegative: TypeAlias = Annotated[float, Limits(0)]
 Share: TypeAlias = Annotated[float, Limits(0, 1)]
 Cosine: TypeAlias = Annotated[float, Limits(-1, 1)]
+Seed: TypeAlias = Annotated[int, Limits(0, 1e9)]
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ class Train:
     method: str = "ours"  #: method to train: ours, sfe, mve, tpc, sup, ta
     epochs: CountOrZero = 50  #: number of epochs; 0: save the untrained encoder
     frames: CountOrZero = 0  #: stop after this many frames, which makes methods comparable; 0: use epochs
-    seed: CountOrZero = 0  #: random seed of the initial weights, the batches and dropout
+    seed: Seed = 0  #: random seed of the initial weights, the batches and dropout
     crop_size: CountOrZero = 0  #: input size of the network in pixels; 0: the stored size
     precision: Literal["auto", "float32", "bf16"] = "auto"  #: auto: bf16 on a GPU, float32 elsewhere
     compile: Literal["auto", "on", "off"] = "auto"  #: auto: on a GPU
@@ -195,7 +196,7 @@ class Evaluate:
     exclude_seconds: NonNegative = 10.0  #: exclude neighbours closer than this from the hard retrieval variant
     variants: bool = True  #: also evaluate other galleries for retrieval, and probes split by video
     repeats: Count = 5  #: number of probe splits and seeds
-    seed: CountOrZero = 0  #: random seed of the bootstrap, the splits and the probes
+    seed: Seed = 0  #: random seed of the bootstrap, the splits and the probes
     device: Literal["auto", "cpu", "cuda"] = "auto"  #: auto: a GPU if available
     count_threshold: Cosine | None = None  #: counting: similarity that merges tracks; none: tuned on labels, else 0.5
     count_preference: float | None = None  #: counting, affinity: higher values give more polyps; none: tuned, else 0
@@ -262,7 +263,7 @@ def check_limits(values: object, section: str = "") -> None:
         for low, high, above in (each for kind in kinds for each in getattr(kind, "__metadata__", ())):
             if value is not None and (not low <= value <= high or value == math.inf or (above and value == low)):
                 at_least = f"a number above {low:g}" if above else f"{low:g} or more"
-                wanted = at_least if high == math.inf else f"a number from {low:g} to {high:g}"
+                wanted = at_least if high == math.inf else f"a number from {low:g} to {high:.15g}"
                 raise UserError(f"{_option(section, key)} {value}: out of range -> give {wanted}")
 
 

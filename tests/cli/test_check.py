@@ -55,6 +55,19 @@ def test_every_fatal_finding_is_printed_unless_a_limit_is_given(
     assert (text.count("box has no width"), "... and 37 more" in text) == (3, True)
 
 
+def test_of_warnings_the_first_twenty_are_printed_unless_more_are_asked_for(
+    dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    boxes = Boxes.load(dataset / "boxes.parquet")
+    replace(boxes, xywh=np.tile([-5.0, 5, 20, 20], (40, 1))).save(dataset / "boxes.parquet")
+    assert check(dataset) == 0
+    text = capsys.readouterr().out
+    assert "warning: past the edge: 40" in text
+    assert (text.count("reaches past the edge"), "... and 20 more" in text) == (20, True)
+    assert check(dataset, "--most", "100") == 0
+    assert capsys.readouterr().out.count("reaches past the edge") == 40
+
+
 def test_black_crops_are_fatal_and_counted(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
     crops = np.load(dataset / "crops.npy", "r+")
     crops[[2, 5]] = 0

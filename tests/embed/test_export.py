@@ -1,6 +1,7 @@
 """Exported graphs give torch's vectors for any number of tracklets, frames and pixels."""
 
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -181,3 +182,13 @@ def test_small_groups_are_merged_into_groups_of_16_channels(channels: int, reuse
     with torch.inference_mode():
         wanted = network(frames).numpy()
     np.testing.assert_allclose(run(None, {program.model.graph.inputs[0].name: frames.numpy()})[0], wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["onnx", "onnxscript", "onnxruntime"])
+def test_a_missing_package_is_an_error_that_names_the_extra(
+    name: str, tracklet_encoder: OwnEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(UserError, match=rf"{name} is not installed -> pip install 'polyptrace\[onnx\]'"):
+        export_encoder(tracklet_encoder, tmp_path / "out")
+    assert not list(tmp_path.iterdir())

@@ -178,6 +178,8 @@ def changed(name, row, value):
         ("unit", 1, "clip", r"row 1 .*unit 'clip' -> tracklet, track, any"),
         ("last", 3, 5, r"row 3 .*last frame 5 is before the first, 120"),
         ("fps", 0, "fast", "column 'fps'"),
+        ("size_mm", 2, -3.0, r"row 2 .*size_mm is -3 -> give millimetres above 0"),
+        ("size_mm", 2, np.inf, r"row 2 .*size_mm is inf"),
     ],
 )
 def test_a_bad_row_is_named(name, row, value, message):
@@ -188,7 +190,10 @@ def test_a_bad_row_is_named(name, row, value, message):
 def test_broken_files_and_columns_are_errors(tmp_path):
     cases = {
         "absent.npz": (None, "no such file"),
-        "text.npz": (b"not a zip", "not an .npz"),
+        "text.npz": (b"not a zip", "not an .npz file, or a damaged one -> write it with numpy.savez"),
+        "empty.npz": (b"", "not an .npz file, or a damaged one"),
+        "vectors.csv": (b"vector,polyp\n1,a\n", "neither an .npz nor a .parquet file -> write an .npz"),
+        "vectors.npy": (b"\x93NUMPY", "neither an .npz nor a .parquet file"),
         "text.parquet": (b"not parquet", "not a readable Parquet file"),
     }
     for name, (content, message) in cases.items():

@@ -171,7 +171,7 @@ def test_an_unknown_model_gets_the_nearest_names() -> None:
     for make in (create_backbone, FrozenBackbone):
         with pytest.raises(UserError, match="resnet50"):
             make("resnett50")
-        with pytest.raises(UserError, match=r"no model '' -> timm.list_models\(\) lists its models"):
+        with pytest.raises(UserError, match=r"no model '' -> give one of timm.list_models\(\)"):
             make("")
 
 

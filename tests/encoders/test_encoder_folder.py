@@ -224,6 +224,8 @@ def test_a_name_that_is_nothing_is_refused() -> None:
     for name, near in (("defualt", "default"), ("resnet50", "frozen:resnet50"), ("dinov2-smal", "dinov2-small")):
         with pytest.raises(UserError, match=f"did you mean {near}"):
             load_encoder(name)
+    with pytest.raises(UserError, match="timm has no model '' -> give one of timm"):
+        load_encoder("frozen:")
     with pytest.raises(UserError, match=r"the hub cannot be reached -> .*`hf download somebody/something --local-dir"):
         load_encoder("somebody/something")
 

@@ -8,8 +8,10 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -86,6 +88,18 @@ def test_foreign_host_origin_and_token_are_refused(server: Server) -> None:
     assert post(server, 0, kind="note", items=items(server)[:1], text="x")
     body = {"who": "Eve", "kind": "note", "items": items(server)[:1], "text": "x"}
     assert server.request("/api/procedures/0/events", body, Origin="https://example.com")[0] == 403
+
+
+def test_an_exported_file_keeps_the_letters_of_its_procedure(tmp_path: Path) -> None:
+    table = simulate(videos=1)
+    replace(table, video=np.array(["Übung 1 [ß]"] * len(table), object)).save(tmp_path / "vectors")
+    server = start_server(str(tmp_path / "vectors"))
+    try:
+        status, _, headers = server.request("/api/procedures/0/export/csv")
+    finally:
+        server.kill()
+    name = unquote(headers["content-disposition"].partition("filename*=UTF-8''")[2])
+    assert (status, name) == (200, "Übung_1_ß-unsettled.csv")
 
 
 def test_the_policy_allows_nothing_from_elsewhere(server: Server) -> None:

@@ -14,7 +14,8 @@ from polyptrace.data.checks import check_boxes, summary, suspected_corners
 from polyptrace.data.preparation import count_labels, count_tracklets
 
 CROPS_TO_CHECK = 512  # about
-
+WARNINGS = 20  # of each kind that are printed: one box in ten may reach past the edge of its image
+DEFAULT = f"Default: all fatal ones, {WARNINGS} warnings."
 
 _TRAINED, _TESTED = {"videos": 27, "polyps": 85}, {"videos": 19, "polyps": 47, "tracks": 736}
 #: Counts that the paper states for its datasets.
@@ -30,12 +31,12 @@ PAPER = {
 
 def command(
     dataset: Annotated[Path, Argument(help="Folder that 'polyptrace prepare' wrote.")],
-    most: Annotated[int | None, Option(min=0, help="Findings to print per kind; all by default.")] = None,
+    most: Annotated[int | None, Option(min=0, help=f"Findings to print per kind. {DEFAULT}")] = None,
 ) -> None:
     """Show the content of a dataset folder and check it.
 
     Prints the number of videos, polyps, tracks and tracklets (for the paper's datasets, beside the paper's numbers) and
-    all findings by kind. The exit code is 1 if a finding is fatal.
+    the findings by kind. The exit code is 1 if a finding is fatal.
 
     Examples:
 
@@ -49,7 +50,8 @@ def command(
     findings = check_boxes(boxes)
     if warning := suspected_corners(boxes):
         echo(f"warning: {warning}")
-    echo(summary(findings, len(findings) if most is None else most) or "no problems found")
+    limits = (len(findings), WARNINGS) if most is None else (most, most)
+    echo(summary(findings, *limits) or "no problems found")
     sample = opened.crops[:: max(1, len(opened.crops) // CROPS_TO_CHECK)]
     blank = int((~sample.any(axis=(1, 2, 3))).sum())
     if blank:

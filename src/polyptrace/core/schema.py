@@ -11,6 +11,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from zipfile import is_zipfile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +78,8 @@ def write_parquet(table: "pa.Table", path: Path) -> None:
 
 def read_npz(path: Path, advice: str) -> dict[str, NDArray[Any]]:
     """The arrays of an .npz file without pickled objects."""
+    if not is_zipfile(path):  # numpy would advise to unpickle the file
+        raise UserError(f"{path}: not an .npz file, or a damaged one -> {advice}")
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}

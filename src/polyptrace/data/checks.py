@@ -94,14 +94,15 @@ def _repeated(boxes: Boxes, identity: Strings, usable: Bools) -> Bools:
     return repeated
 
 
-def summary(findings: Sequence[Finding], limit: int = 5) -> str:
-    """Findings counted by kind, with the first `limit` of each."""
+def summary(findings: Sequence[Finding], limit: int = 5, warnings: int | None = None) -> str:
+    """Findings counted by kind, with the first `limit` of each; of warnings the first `warnings`, if it is given."""
     lines: list[str] = []
     for (fatal, kind), count in sorted(Counter((f.fatal, f.kind) for f in findings).items(), reverse=True):
         lines.append(f"{'fatal' if fatal else 'warning'}: {kind}: {count:,}")
         same = [f for f in findings if f.kind == kind]
-        lines += [f"  {finding}" for finding in same[:limit]]
-        lines += [f"  ... and {len(same) - limit:,} more"] if len(same) > limit else []
+        most = limit if fatal or warnings is None else warnings
+        lines += [f"  {finding}" for finding in same[:most]]
+        lines += [f"  ... and {len(same) - most:,} more"] if len(same) > most else []
     return "\n".join(lines)
 
 

@@ -17,6 +17,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import asdict, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,6 +108,8 @@ def export_encoder(
         raise UserError(f"{encoder.name}: was not trained here and is not exported -> give a run or an encoder folder")
     if precision not in FORMATS[to]:
         raise UserError(f"--precision {precision}: not a precision of {to} -> give {' or '.join(FORMATS[to])}")
+    if to == "onnx":
+        _require_onnx()
     own = deepcopy(encoder).float().cpu().eval()
     record, weights = record or own.record, weights_hash(own)
     with atomic_folder(out, overwrite=overwrite, mark=INFO_FILE) as temporary:
@@ -132,6 +135,15 @@ def export_encoder(
             record = replace(record, results={**record.results, **measure(temporary)})
         write_json(temporary / INFO_FILE, content | {"training": asdict(record)})
         (temporary / "README.md").write_text(model_card(own, record, info.fingerprint), encoding="utf-8")
+
+
+def _require_onnx() -> None:
+    """Raises an error if a package of the extra `onnx` is missing, before the minutes that an export can take."""
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        try:
+            import_module(name)
+        except ImportError:
+            raise UserError(f"{name} is not installed -> pip install 'polyptrace[onnx]'") from None
 
 
 def _stored_as(precision: str, digest: str) -> str:

@@ -135,6 +135,9 @@ class Embeddings:
             if not (path / VECTORS_FILE).is_file():
                 raise wrong_folder(path, "embed", OR_FILE)
             path = path / VECTORS_FILE
+        if path.suffix not in (".npz", ".parquet") and not _begins_as_parquet(path):
+            advice = "write an .npz with an array 'vectors', or a .parquet with a column 'vector'"
+            raise UserError(f"{path}: neither an .npz nor a .parquet file -> {advice}")
         columns = _read_npz(path) if path.suffix == ".npz" else _read_parquet(path, unit)
         table = cls.from_columns(columns, where=str(path), info=info)
         return table if unit is None else table.select(unit)
@@ -253,6 +256,11 @@ def _read_info(path: Path) -> dict[str, Any]:
     return info
 
 
+def _begins_as_parquet(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"PAR1"
+
+
 def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
     columns = read_npz(path, "write it with numpy.savez; text as arrays of type str, not object")
     if "vectors" not in columns:
@@ -343,6 +351,9 @@ def _check_rows(table: Embeddings, where: str) -> None:
     for row in np.flatnonzero(table.last < table.position):
         frames = f"last frame {table.last[row]} is before the first, {table.position[row]}"
         raise _row_error(table, row, where, f"{frames} -> check both columns")
+    for row in np.flatnonzero(~np.isnan(table.size_mm) & ~((table.size_mm > 0) & np.isfinite(table.size_mm))):
+        problem = f"size_mm is {table.size_mm[row]:g} -> give millimetres above 0, or NaN if unknown"
+        raise _row_error(table, row, where, problem)
     ids = (table.position, table.track, codes(table.video), codes(table.dataset), codes(table.unit))
     order = np.lexsort(ids)  # stable: rows with the same id are in the order of the table
     repeated = np.flatnonzero(np.logical_and.reduce([each[order][1:] == each[order][:-1] for each in ids]))

@@ -323,8 +323,8 @@ def _pretrained(name: str) -> Any:
     import timm
 
     if not timm.is_model(name):
-        near = get_close_matches(name, timm.list_models(), 3, 0.3)
-        advice = f"did you mean {', '.join(near)}?" if near else "timm.list_models() lists its models"
+        near = ", ".join(get_close_matches(name, timm.list_models(), 3, 0.3))
+        advice = f"did you mean {near}?" if near else "give one of timm.list_models(), such as resnet50"
         raise UserError(f"backbone: timm has no model {name!r} -> {advice}")
     return timm.get_pretrained_cfg(name)
 

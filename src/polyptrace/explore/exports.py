@@ -74,8 +74,8 @@ class Named:
 
     @property
     def file_name(self) -> str:
-        """The procedure's name without characters that file systems or headers do not allow."""
-        return re.sub(r"[^A-Za-z0-9._-]+", "_", self.video)[:80].strip("._") or "procedure"
+        """The procedure's name without characters that file systems do not allow; letters of any language are kept."""
+        return re.sub(r"[^\w.-]+", "_", self.video)[:80].strip("._") or "procedure"
 
     @cached_property
     def decided(self) -> Bools:

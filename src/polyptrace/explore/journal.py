@@ -146,7 +146,8 @@ def read_journal(path: Path) -> tuple[list[Event], int]:
     except OSError as error:
         raise UserError(f"{path}: {error.strerror} -> check the path and its permissions") from None
     *lines, torn = content.split(b"\n")
-    foreign = UserError(f"{path}: line 1: not a journal of answers of format {FORMAT} -> give a file of 'explore'")
+    advice = "give the answers.jsonl of 'explore'; 'prepare --answers' also reads its CSV and Label Studio exports"
+    foreign = UserError(f"{path}: line 1: not a journal of answers of format {FORMAT} -> {advice}")
     if not lines and not HEADER.encode().startswith(torn):  # not a torn header
         raise foreign
     events: list[Event] = []

@@ -7,6 +7,7 @@ import json
 import secrets
 import socket
 from typing import Any
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -95,7 +96,7 @@ class Handlers:
             )
         except KeyError:
             raise HTTPException(404, "no such format") from None
-        disposition = f'attachment; filename="{name}"'
+        disposition = f"attachment; filename*=UTF-8''{quote(name)}"  # a name may have letters of any language
         return Response(content, media_type=media, headers={"content-disposition": disposition})
 
     async def edit(self, request: Request) -> Response:
