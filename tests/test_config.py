@@ -106,6 +106,7 @@ def test_the_defaults_are_inside_their_limits() -> None:
         ("--tracks.stride-seconds", "0.01", "0", "give a number above 0"),
         ("--train.seed", "1000000000", "99999999999999999999", "give a number from 0 to 1000000000"),
         ("--evaluate.seed", "0", "-1", "give a number from 0"),
+        ("--train.frames", "1000000000000", "1000000000001", "give a number from 0 to 1000000000000"),
     ],
 )
 def test_a_value_at_its_limit_is_accepted_and_one_beyond_is_not(

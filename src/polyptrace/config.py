@@ -44,6 +44,7 @@ NonNegative: TypeAlias = Annotated[float, Limits(0)]
 Share: TypeAlias = Annotated[float, Limits(0, 1)]
 Cosine: TypeAlias = Annotated[float, Limits(-1, 1)]
 Seed: TypeAlias = Annotated[int, Limits(0, 1e9)]
+FrameCount: TypeAlias = Annotated[int, Limits(0, 1e12)]
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ class Train:
 
     method: str = "ours"  #: method to train: ours, sfe, mve, tpc, sup, ta
     epochs: CountOrZero = 50  #: number of epochs; 0: save the untrained encoder
-    frames: CountOrZero = 0  #: stop after this many frames, which makes methods comparable; 0: use epochs
+    frames: FrameCount = 0  #: stop after this many frames, which makes methods comparable; 0: use epochs
     seed: Seed = 0  #: random seed of the initial weights, the batches and dropout
     crop_size: CountOrZero = 0  #: input size of the network in pixels; 0: the stored size
     precision: Literal["auto", "float32", "bf16"] = "auto"  #: auto: bf16 on a GPU, float32 elsewhere
