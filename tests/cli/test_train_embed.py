@@ -15,6 +15,7 @@ import pytest
 
 import polyptrace
 from campaigns.commands import content, different
+from polyptrace.core.files import read_json, write_json
 from polyptrace.core.lock import lock
 from polyptrace.data import Dataset
 from polyptrace.embed import Embeddings
@@ -40,6 +41,38 @@ def test_a_run_is_trained_and_embedded(coloured: Dataset, tmp_path: Path) -> Non
     tolerance = 1e-5 if encoder.precision == "float32" else 1e-2
     again = encoder(coloured.crops[rows] for rows in coloured.tracklets.rows)
     np.testing.assert_allclose(again, table.vectors, atol=tolerance, rtol=0)
+
+
+def test_finished_vectors_are_kept_by_the_same_command_and_refused_by_another(
+    coloured: Dataset,
+    make_dataset: Callable[..., Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")
+    out = tmp_path / "v"
+    words = ["embed", "colour-grid", "--data", coloured.path, "--out", out]
+    assert call(*words) == 0
+    before = content(out)
+    assert call(*words) == 0
+    assert "already exists, made from the same data" in capsys.readouterr().err
+    other = make_dataset(tmp_path / "other", [[4, 4]])
+    info = read_json(other / "dataset.json")
+    write_json(other / "dataset.json", info | {"hashes": {"tracklets.parquet": "of the other"}})
+    for changed, message in (
+        (
+            ["embed", "frozen:test_resnet", "--weights", "none", *words[2:]],
+            "encoder: 'colour-grid' -> 'frozen:test_resnet'",
+        ),
+        ([*words, "--embed.enlarge", "true"], "embed.enlarge: False -> True"),
+        (["embed", "colour-grid", "--data", other, "--out", out], "data: not the dataset of these vectors"),
+    ):
+        assert call(*changed) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert "or replace this one with --overwrite" in error
+    assert content(out) == before
 
 
 def test_the_same_commands_give_the_same_bytes_in_another_process(

@@ -1,5 +1,6 @@
 """`polyptrace embed ENCODER --data DATASET --out EMBEDDINGS`."""
 
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,11 +9,13 @@ from typer import Argument, Context, Option
 
 from polyptrace.cli.options import Cluster, ConfigFile, DatasetFolder, Overwrite, Weights, read_settings
 from polyptrace.config import Embed
-from polyptrace.core.console import counted, echo, suggest
+from polyptrace.core.console import counted, echo, notify, suggest
 from polyptrace.core.errors import UserError
-from polyptrace.embed import Embeddings
+from polyptrace.core.files import differences, refuse_changes
+from polyptrace.data import Dataset
+from polyptrace.embed import VECTORS_FILE, Embeddings
 from polyptrace.embed.onnx import INFO_FILE, OnnxEncoder, check_crop_size, embed_export
-from polyptrace.embed.partial import vectors_written
+from polyptrace.embed.partial import remove_leftovers, vectors_written
 from polyptrace.lesions import SAME_FILE
 
 SECTIONS = ("embed",)
@@ -48,6 +51,15 @@ def command(
       polyptrace embed frozen:resnet50 --weights resnet50.safetensors --data data/test --out vectors/resnet50
     """
     settings = read_settings(ctx, config, SECTIONS).embed
+    if not overwrite and (out / VECTORS_FILE).is_file():
+        dataset = Dataset.open(data)
+        fingerprint, _ = check_encoder(encoder, weights, dataset.crops.shape[1], settings)
+        advice = "give another folder with --out, or replace this one with --overwrite"
+        refuse_other_vectors(out, encoder, weights, fingerprint, settings, advice, dataset)
+        remove_leftovers(out)
+        notify(f"{out}: already exists, made from the same data with the same encoder and settings")
+        suggest("lesions", out, "--data", data, out="lesions")
+        return
     fitted = (out / SAME_FILE).is_file()
     embeddings = write_vectors(encoder, data, out, weights, settings, overwrite=overwrite, cluster=cluster)
     count, width = embeddings.vectors.shape
@@ -99,6 +111,33 @@ def check_encoder(encoder: str, weights: str | None, crop_size: int, settings: E
     model = load_encoder(encoder, weights, settings.pooling, settings.preprocess)
     input_size(crop_size, model.preprocess, enlarge=settings.enlarge)
     return fingerprint(model), model.width
+
+
+def refuse_other_vectors(
+    vectors: Path,
+    encoder: str,
+    weights: str | None,
+    fingerprint: str,
+    settings: Embed,
+    advice: str,
+    dataset: Dataset | None = None,
+) -> None:
+    """Raises an error if the vectors of a folder were made with another encoder, with other settings or of other data.
+
+    Settings that the folder does not record are not compared. An encoder that was moved is the same encoder.
+    """
+    info = Embeddings.load(vectors).info
+    recorded = info.get("settings", {})
+    made: dict[str, Any] = {"embed": recorded}
+    requested: dict[str, Any] = {"embed": {key: value for key, value in asdict(settings).items() if key in recorded}}
+    if info.get("fingerprint") != fingerprint:
+        made |= {"encoder": info.get("from"), "weights": info.get("weights"), "fingerprint": info.get("fingerprint")}
+        requested |= {"encoder": encoder, "weights": weights, "fingerprint": fingerprint}
+    changed = differences(made, requested)
+    source = info.get("dataset", {})
+    if dataset is not None and source.get("hashes", {}) != dataset.info.get("hashes", {}):
+        changed.append(f"data: not the dataset of these vectors ({source.get('path', 'unknown')})")
+    refuse_changes(f"{vectors}: already exists, made", changed, advice)
 
 
 def _refuse_fixed(encoder: str, weights: str | None, settings: Embed, cluster: str | None = None) -> None:

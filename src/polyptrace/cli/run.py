@@ -1,19 +1,19 @@
 """`polyptrace run VIDEO ... --detector X --out CASE`: detect, prepare, embed and lesions, one after the other."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Context, Option
 
 from polyptrace.cli import detect, lesions
-from polyptrace.cli.embed import check_encoder, write_vectors
+from polyptrace.cli.embed import check_encoder, refuse_other_vectors, write_vectors
 from polyptrace.cli.options import ConfigFile, SameFile, Weights, read_settings, split_arguments
 from polyptrace.config import Config
 from polyptrace.core.console import echo
 from polyptrace.core.errors import UserError
-from polyptrace.core.files import atomic_folder, described, differences, refuse_changes, refuse_existing, write_csv
+from polyptrace.core.files import atomic_folder, described, refuse_existing, write_csv
 from polyptrace.data import prepare
 from polyptrace.data.crops.videos import video_info
 from polyptrace.data.dataset import DATASET_FILE
@@ -104,21 +104,8 @@ def _check_later_stages(
     vectors = out / "vectors"
     fingerprint, width = check_encoder(encoder, weights, settings.crops.size, settings.embed)
     if vectors.is_dir():
-        info = Embeddings.load(vectors).info
-        recorded = info.get("settings", {})
-        made: dict[str, Any] = {"embed": recorded}
-        requested: dict[str, Any] = {
-            "embed": {key: value for key, value in asdict(settings.embed).items() if key in recorded}
-        }
-        if info.get("fingerprint") != fingerprint:  # the same encoder may have another path
-            made |= {
-                "encoder": info.get("from"),
-                "weights": info.get("weights"),
-                "fingerprint": info.get("fingerprint"),
-            }
-            requested |= {"encoder": encoder, "weights": weights, "fingerprint": fingerprint}
-        changed = differences(made, requested)
-        refuse_changes(f"{vectors}: already exists, made", changed, f"give another folder, or remove {vectors}")
+        advice = f"give another folder, or remove {vectors}"
+        refuse_other_vectors(vectors, encoder, weights, fingerprint, settings.embed, advice)
     stored = vectors / SAME_FILE
     used = stored if same is None and stored.is_file() else same
     if used is not None:
