@@ -367,6 +367,9 @@ def test_prepare_turns_answers_into_polyps(
     with pytest.raises(SystemExit):
         main(["prepare", "coco", str(tiny), "--answers", "x.jsonl", "--out", str(tmp_path / "other")])
     assert "--tracks.link video" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*words, "--answers", str(tmp_path), "--out", str(tmp_path / "other")])
+    assert "is a folder -> give the file, for example" in " ".join(capsys.readouterr().err.split())
 
 
 def test_the_read_only_file_is_one_file_with_all_strips(content: PageContent, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from polyptrace.data import Boxes, prepare
 from polyptrace.data.crops.filling import fill_store
 from polyptrace.data.sources import SOURCES
 from polyptrace.data.splits import Selection
+from polyptrace.embed.partial import ANSWERS_FILE
 from polyptrace.explore.labels import label_boxes
 
 SECTIONS = ("tracks", "crops")
@@ -93,6 +94,8 @@ def command(
     settings = read_settings(ctx, config, SECTIONS)
     if answers is not None and settings.tracks.link == "polyp":
         raise UserError("--answers: tracks must not be linked by polyp -> add --tracks.link video, or track")
+    if answers is not None and answers.is_dir():
+        raise UserError(f"--answers {answers}: is a folder -> give the file, for example {answers / ANSWERS_FILE}")
     if unlinked_differ and answers is None:
         raise UserError("--unlinked-differ: needs answers -> add --answers FILE")
     names = tuple(videos.split(",")) if videos else None
