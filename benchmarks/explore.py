@@ -153,7 +153,7 @@ def _browse(server: _Server) -> tuple[float, float]:
         page.goto(server.url, wait_until="commit")
         page.wait_for_function("() => performance.getEntriesByName('timeline').length > 0")
         paint = page.evaluate("performance.getEntriesByName('timeline')[0].startTime") / 1000
-        page.wait_for_function("() => S.lesions && !S.waiting")
+        page.wait_for_function("() => page.lesions && !page.waiting")
         rate = page.evaluate(SCROLL)
         browser.close()
     return float(paint), float(rate)

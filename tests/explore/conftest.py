@@ -22,7 +22,10 @@ from tests.lesions.conftest import track_table
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 #: Answers the question on the screen from the labels, with `y` and `n`.
-TRUTH = "() => { const q = S.question || S.check; return q && S.state.polyp[q.first] === S.state.polyp[q.second]; }"
+TRUTH = (
+    "() => { const q = page.question || page.check, polyp = page.state.polyp;"
+    " return q && polyp[q.first] === polyp[q.second]; }"
+)
 
 
 def simulate(videos: int = 2, lesions: int = 3, tracks: int = 5, seed: int = 0, width: int = 16) -> Embeddings:
@@ -196,12 +199,12 @@ def visit(browser: Any) -> Iterator[Callable[..., Any]]:
 
 
 def settled(page: Any) -> None:
-    page.wait_for_function("() => S.state && S.lesions && !S.busy && !S.waiting")
+    page.wait_for_function("() => page.state && page.lesions && !page.busy && !page.waiting")
 
 
 def act(page: Any, run: Callable[[], object]) -> None:
     """Does something that is written to the journal, and waits until the page shows it."""
-    before = page.evaluate("S.state.revision")
+    before = page.evaluate("page.state.revision")
     run()
-    page.wait_for_function("before => S.state.revision > before", arg=before)
+    page.wait_for_function("before => page.state.revision > before", arg=before)
     settled(page)

@@ -22,7 +22,7 @@ def answers(page: Page) -> int:
 
 def by_label(page: Page) -> bool:
     """Whether the lesions are the polyps of the labels."""
-    actual = page.evaluate("[S.lesions.lesion, S.state.polyp]")
+    actual = page.evaluate("[page.lesions.lesion, page.state.polyp]")
     pairs = list(zip(*actual, strict=True))
     return len(set(pairs)) == len({lesion for lesion, _ in pairs}) == len({polyp for _, polyp in pairs})
 
@@ -39,7 +39,7 @@ def test_a_whole_session_by_keyboard_with_a_reload_and_a_killed_server(
     page.keyboard.press("Escape")
     for number in range(400):
         same = page.evaluate(TRUTH)
-        if same is None or page.evaluate("!S.question"):
+        if same is None or page.evaluate("!page.question"):
             break
         act(page, partial(page.keyboard.press, "y" if same else "n"))
         if number == 3:
@@ -66,7 +66,7 @@ def test_a_whole_session_by_keyboard_with_a_reload_and_a_killed_server(
     act(page, lambda: page.keyboard.press("z"))
     act(page, lambda: page.keyboard.press("Shift+Z"))
     assert by_label(page)
-    page.evaluate("S.check = null; renderQuestion()")
+    page.evaluate("page.check = null; renderQuestion()")
     assert page.locator("#questions tbody tr").count() == int(page.inner_text("#count")), "the lesions are listed"
     page.keyboard.press("e")
     page.wait_for_selector("#dialog[open]")
@@ -83,7 +83,7 @@ def test_a_session_by_mouse_with_every_edit(serve: Serve, visit: Open) -> None:
     act(page, lambda: page.click("#redo"))
 
     where = """item => [
-        timeline.x((S.state.items.first[item] + S.state.items.last[item]) / 2),
+        timeline.x((page.state.items.first[item] + page.state.items.last[item]) / 2),
         timeline.axis + timeline.laneOf[item] * timeline.laneHeight + 13 - timeline.scroll]"""
 
     def click(item: int, **options: object) -> None:
@@ -91,39 +91,39 @@ def test_a_session_by_mouse_with_every_edit(serve: Serve, visit: Open) -> None:
         page.locator("#timeline").click(position={"x": x, "y": y}, **options)
 
     click(2)
-    page.wait_for_function("() => S.current === 2")
+    page.wait_for_function("() => page.current === 2")
     page.wait_for_selector("#candidates td")
     probabilities = page.eval_on_selector_all("#candidates tbody tr", "rows => rows.length")
     assert probabilities == 10
-    page.wait_for_function("() => S.sprite !== null")
+    page.wait_for_function("() => page.sprite !== null")
     page.click("#play")
-    page.wait_for_function("() => S.position > 1")
+    page.wait_for_function("() => page.position > 1")
     page.click("#play")
 
     click(3, modifiers=["Control"])
-    assert page.evaluate("[...S.selected].sort()") == [2, 3]
+    assert page.evaluate("[...page.selected].sort()") == [2, 3]
     act(page, lambda: page.click("#act-merge"))
-    assert page.evaluate("S.state.component[2] === S.state.component[3]")
+    assert page.evaluate("page.state.component[2] === page.state.component[3]")
     click(5)
     act(page, lambda: page.click("#act-reject"))
-    assert page.evaluate("S.lesions.lesion[5]") == -1
+    assert page.evaluate("page.lesions.lesion[5]") == -1
     act(page, lambda: page.click("#act-reject"))
-    assert page.evaluate("S.lesions.lesion[5]") >= 0
+    assert page.evaluate("page.lesions.lesion[5]") >= 0
     page.click("#act-move")
     act(page, lambda: page.click("dialog .choices button:first-child"))
-    assert page.evaluate("S.lesions.lesion.filter(each => each === S.lesions.lesion[5]).length") == 1
+    assert page.evaluate("page.lesions.lesion.filter(each => each === page.lesions.lesion[5]).length") == 1
     click(8)
-    page.wait_for_function("() => S.sprite !== null && S.frames.length > 2")
-    page.evaluate("showFrame(Math.floor(S.frames.length / 2))")
-    count = page.evaluate("S.state.items.track.length")
+    page.wait_for_function("() => page.sprite !== null && page.frames.length > 2")
+    page.evaluate("showFrame(Math.floor(page.frames.length / 2))")
+    count = page.evaluate("page.state.items.track.length")
     act(page, lambda: page.click("#act-split"))
-    assert page.evaluate("S.state.items.track.length") == count + 1
+    assert page.evaluate("page.state.items.track.length") == count + 1
     act(page, lambda: page.click("#undo"))
-    assert page.evaluate("S.state.items.track.length") == count
+    assert page.evaluate("page.state.items.track.length") == count
     click(9)
     page.fill("#note", "flat, <b>2 mm</b>")
     act(page, lambda: page.locator("#note").blur())
-    assert page.evaluate("S.state.notes[9]") == "flat, <b>2 mm</b>"
+    assert page.evaluate("page.state.notes[9]") == "flat, <b>2 mm</b>"
     act(page, lambda: page.click("#act-confirm"))
     page.click("#tab-history")
     page.wait_for_selector("#history li")
@@ -135,7 +135,7 @@ def test_a_session_by_mouse_with_every_edit(serve: Serve, visit: Open) -> None:
     assert page.evaluate("timeline.span") < zoomed
     for _ in range(40):
         page.click("#zoom-in")
-    assert page.evaluate("timeline.span / S.state.fps") == pytest.approx(1, rel=0.05)
+    assert page.evaluate("timeline.span / page.state.fps") == pytest.approx(1, rel=0.05)
     page.click("#fit")
     assert page.evaluate("timeline.span") == zoomed
 
@@ -145,7 +145,7 @@ def test_one_key_press_is_one_answer_to_a_question_that_is_seen(serve: Serve, vi
     settled(page)
     page.keyboard.press("h")
     page.keyboard.press("y")
-    assert page.evaluate("[S.busy || false, S.state.answers]") == [False, 0]
+    assert page.evaluate("[page.busy || false, page.state.answers]") == [False, 0]
     page.keyboard.press("q")
 
     def hold() -> None:
@@ -156,11 +156,11 @@ def test_one_key_press_is_one_answer_to_a_question_that_is_seen(serve: Serve, vi
         page.keyboard.up("y")
 
     act(page, hold)
-    assert page.evaluate("S.state.answers") == 1
+    assert page.evaluate("page.state.answers") == 1
     page.evaluate("select([0], false)")
     page.fill("#note", "flat")
     act(page, lambda: page.click("#answer-unsure"))  # leaving the note saves it; the click is not lost
-    page.wait_for_function("() => S.state.revision === 3")
+    page.wait_for_function("() => page.state.revision === 3")
     page.keyboard.press("h")
     page.wait_for_function("() => $('history').querySelectorAll('li').length === 3")
     assert "unsure" in page.inner_text("#history")
@@ -172,18 +172,18 @@ def test_two_people_disagree_and_see_each_other(serve: Serve, visit: Open) -> No
     ada, bob = visit(server, "Ada"), visit(server, "Bob")
     settled(ada)
     settled(bob)
-    pair = ada.evaluate("keys(pair(S.question))")
+    pair = ada.evaluate("keys(pair(page.question))")
     act(ada, lambda: ada.keyboard.press("y"))
-    bob.wait_for_function("() => S.state.answers === 1", timeout=15_000)
+    bob.wait_for_function("() => page.state.answers === 1", timeout=15_000)
     settled(bob)
     bob.select_option("#view", "me")
-    bob.wait_for_function("() => S.state.answers === 0")
+    bob.wait_for_function("() => page.state.answers === 0")
     settled(bob)
     bob.keyboard.press("h")
     bob.wait_for_function("() => $('history').textContent === 'No answers yet.'")
     bob.keyboard.press("q")
     bob.evaluate("pair => edit({ kind: 'answer', items: pair, answer: 'different' })", pair)
-    bob.wait_for_function("() => S.state.answers === 1")
+    bob.wait_for_function("() => page.state.answers === 1")
     ada.wait_for_selector("#conflicts:not([hidden])")
     settled(ada)
     ada.click("#conflicts")
@@ -193,7 +193,7 @@ def test_two_people_disagree_and_see_each_other(serve: Serve, visit: Open) -> No
     assert "Bob" in text
     assert "Cohen" in text
     act(ada, lambda: ada.click("#review li button >> nth=1"))
-    assert ada.evaluate("S.state.contradictions.length") == 0
+    assert ada.evaluate("page.state.contradictions.length") == 0
 
 
 def test_phone_width_focus_order_and_accessible_names(serve: Serve, visit: Open) -> None:
@@ -243,7 +243,7 @@ def test_the_timeline_names_what_it_counts_and_is_high_if_no_question_needs_the_
     ]
     height = "document.getElementById('stage').clientHeight"
     asked = page.evaluate(height)
-    page.evaluate("S.lanes = 9; S.question = S.check = null; render()")
+    page.evaluate("page.lanes = 9; page.question = page.check = null; render()")
     assert asked < 4 * 40 < 9 * 26 < page.evaluate(height)
 
 
@@ -270,7 +270,7 @@ def test_names_are_data(tmp_path: Path, visit: Open) -> None:
         assert "<script>document.title=2</script>" in page.inner_text("#history")
         assert evil in page.inner_text("#procedure")
         page.select_option("#procedure", "1")
-        page.wait_for_function("() => S.number === 1 && S.state && S.state.number === 1")
+        page.wait_for_function("() => page.number === 1 && page.state && page.state.number === 1")
         settled(page)
         assert page.title() == "polyptrace explore"
         assert page.locator("main img").count() == 0
@@ -290,18 +290,18 @@ def test_the_read_only_file_shows_the_lesions_without_a_server(serve: Serve, vis
         page.click("dialog a:has-text('Read-only')")
     file = tmp_path / "copy.html"
     download.value.save_as(file)
-    expected = page.evaluate("S.lesions.lesion")
+    expected = page.evaluate("page.lesions.lesion")
     server.kill()
     alone = page.context.new_page()
     asked: list[str] = []
     alone.on("console", lambda message: asked.append(message.text))
     alone.on("request", lambda request: request.url.startswith(("file:", "data:")) or asked.append(request.url))
     alone.goto(file.as_uri())
-    alone.wait_for_function("() => S.lesions !== null")
-    assert alone.evaluate("S.lesions.lesion") == expected
+    alone.wait_for_function("() => page.lesions !== null")
+    assert alone.evaluate("page.lesions.lesion") == expected
     assert "read-only" in alone.inner_text("#notice")
     alone.focus("#timeline")
     alone.keyboard.press("ArrowRight")
-    alone.wait_for_function("() => S.sprite !== null")
+    alone.wait_for_function("() => page.sprite !== null")
     assert not alone.is_visible("#undo")
     assert asked == []

@@ -71,22 +71,24 @@ def test_an_edit_says_at_once_what_it_contradicts_or_sets_aside_and_can_be_undon
     assert "#2 Ada same:" in text
     act(page, lambda: page.click("#effect-undo"))
     assert page.is_hidden("#effect")
-    assert page.evaluate("[S.state.contradictions.length, S.state.answers]") == [0, 2]
+    assert page.evaluate("[page.state.contradictions.length, page.state.answers]") == [0, 2]
 
     page.evaluate("select([2], false)")
-    page.wait_for_function("() => S.sprite !== null && S.frames.length > 2")
-    page.evaluate("showFrame(Math.floor(S.frames.length / 2))")
+    page.wait_for_function("() => page.sprite !== null && page.frames.length > 2")
+    page.evaluate("showFrame(Math.floor(page.frames.length / 2))")
     act(page, lambda: page.keyboard.press("s"))
     text = shown()
     assert text.startswith("The split sets aside 2 earlier edits\n#1 Ada same:")
-    assert page.evaluate("S.state.items.track[S.current] === S.state.items.track[S.current - 1]"), "a part is selected"
+    assert page.evaluate("page.state.items.track[page.current] === page.state.items.track[page.current - 1]"), (
+        "a part is selected"
+    )
     act(page, lambda: page.click("#effect-undo"))
-    assert page.evaluate("S.state.answers") == 2
+    assert page.evaluate("page.state.answers") == 2
     send("answer", [2, 4], answer="different")
     assert shown().startswith("Replaces what you said before\n#2 Ada same:")
     page.keyboard.press("Escape")
     assert page.is_hidden("#effect")
-    assert page.evaluate("S.current") >= 0, "the selection is kept"
+    assert page.evaluate("page.current") >= 0, "the selection is kept"
 
 
 #: Controls in sight of which another element is on top.
@@ -104,12 +106,12 @@ def test_a_message_covers_no_control_and_moves_no_answer_button(
     page = visit(serve(), viewport={"width": size[0], "height": size[1]})
     settled(page)
     page.evaluate("select([2], false)")
-    page.wait_for_function("() => S.sprite !== null && S.frames.length > 2")
+    page.wait_for_function("() => page.sprite !== null && page.frames.length > 2")
     pair = "items => edit({ kind: 'answer', items: keys(items), answer: 'same' })"
     act(page, lambda: page.evaluate(pair, [0, 2]))
     page.evaluate("scrollTo(0, 0)")
     before = page.evaluate(PLACES)[-1]
-    page.evaluate("showFrame(Math.floor(S.frames.length / 2))")
+    page.evaluate("showFrame(Math.floor(page.frames.length / 2))")
     page.keyboard.press("m")  # one track only: refused
     assert "Select two or more" in page.inner_text("#toast")
     assert page.evaluate(COVERED) == []
@@ -121,7 +123,7 @@ def test_a_message_covers_no_control_and_moves_no_answer_button(
     assert page.evaluate(COVERED) == []
     if size[0] > 800:
         assert page.evaluate(PLACES)[-1] == before
-        page.wait_for_function("() => S.sprite !== null && S.frames.length > 2")
+        page.wait_for_function("() => page.sprite !== null && page.frames.length > 2")
         edits = page.locator("#edits").bounding_box()
         assert edits["y"] + edits["height"] <= size[1], "the buttons for edits stay in sight"
     page.keyboard.press("m")
@@ -137,21 +139,21 @@ def test_a_message_covers_no_control_and_moves_no_answer_button(
 def test_the_parts_of_a_split_track_have_names_of_their_own(serve: Serve, visit: Open) -> None:
     page = visit(serve())
     settled(page)
-    track = page.evaluate("S.state.items.track[2]")
+    track = page.evaluate("page.state.items.track[2]")
 
     def split(share: float) -> None:
-        page.wait_for_function("() => S.sprite !== null && S.frames.length > 2")
-        page.evaluate("share => showFrame(Math.floor(S.frames.length * share))", share)
+        page.wait_for_function("() => page.sprite !== null && page.frames.length > 2")
+        page.evaluate("share => showFrame(Math.floor(page.frames.length * share))", share)
         act(page, lambda: page.keyboard.press("s"))
 
     page.evaluate("select([2], false)")
     split(0.6)
     assert page.inner_text("#track-title") == f"Track {track}.2", "the second part is selected"
-    page.evaluate("select([S.current - 1], false)")
+    page.evaluate("select([page.current - 1], false)")
     assert page.inner_text("#track-title") == f"Track {track}.1"
     split(0.5)
     assert page.inner_text("#track-title") == f"Track {track}.2", "the second of the two new parts is selected"
-    assert page.evaluate("S.state.names").count(f"{track}.3") == 1
+    assert page.evaluate("page.state.names").count(f"{track}.3") == 1
     act(page, lambda: page.evaluate("edit({ kind: 'answer', items: keys([2, 4]), answer: 'same' })"))
     page.keyboard.press("h")
     page.wait_for_function("() => $('history').querySelectorAll('li').length === 3")
@@ -174,22 +176,22 @@ def test_tracks_of_two_lesions_can_be_moved_to_one_of_them(serve: Serve, visit: 
     page = visit(serve())
     settled(page)
     chosen = page.evaluate("[lesionItems(0)[0], lesionItems(1).at(-1)]")
-    target, answers = page.evaluate("lesionItems(1)[0]"), page.evaluate("S.state.answers")
+    target, answers = page.evaluate("lesionItems(1)[0]"), page.evaluate("page.state.answers")
     page.evaluate("items => select(items, false)", chosen)
     page.keyboard.press("v")
     act(page, lambda: page.click("dialog .choices button:has-text('Lesion 2')"))
-    assert page.evaluate("[S.state.contradictions.length, S.state.answers]") == [0, answers + 1]
-    assert len(set(page.evaluate("items => items.map(item => S.state.component[item])", [*chosen, target]))) == 1
+    assert page.evaluate("[page.state.contradictions.length, page.state.answers]") == [0, answers + 1]
+    assert len(set(page.evaluate("items => items.map(item => page.state.component[item])", [*chosen, target]))) == 1
 
 
 def test_tracks_at_most_30_seconds_apart_are_one_sighting_as_in_lesions(serve: Serve, visit: Open) -> None:
     page = visit(serve())
     sightings = """gap => {
-        const { first, last } = S.state.items;
+        const { first, last } = page.state.items;
         [first[0], last[0], first[1], last[1]] = [0, 9, 10 + gap, 19 + gap];  // `gap` frames between the tracks
         return sightings([0, 1]).split(", ").length;
     }"""
-    frames = round(SIGHTING_GAP_S * page.evaluate("S.state.fps"))
+    frames = round(SIGHTING_GAP_S * page.evaluate("page.state.fps"))
     assert [page.evaluate(sightings, gap) for gap in (frames, frames + 1)] == [1, 2]
 
 
@@ -205,10 +207,10 @@ def test_print_gives_a_list_of_lesions_also_from_the_read_only_file(serve: Serve
     page.keyboard.press("Escape")
     copy = page.context.new_page()
     copy.goto((tmp_path / "copy.html").as_uri())
-    copy.wait_for_function("() => S.lesions !== null")
+    copy.wait_for_function("() => page.lesions !== null")
     assert copy.is_hidden("#printed")
     assert "about" in copy.inner_text("#progress"), "the copy does not say that everything is decided"
-    count = page.evaluate("S.lesions.confidence.length")
+    count = page.evaluate("page.lesions.confidence.length")
     for each in (page, copy):
         each.pdf()  # as the browser does when the user prints
         each.emulate_media(media="print", color_scheme="dark")

@@ -18,8 +18,8 @@ from playwright.sync_api import sync_playwright
 ANSWERS = 8
 #: The third procedure has the most polyps.
 PROCEDURE = 2
-SETTLED = "() => S.state && S.lesions && !S.busy && !S.waiting"
-SAME = "() => S.state.polyp[S.question.first] === S.state.polyp[S.question.second]"
+SETTLED = "() => page.state && page.lesions && !page.busy && !page.waiting"
+SAME = "() => page.state.polyp[page.question.first] === page.state.polyp[page.question.second]"
 
 
 def main(vectors: str, data: str) -> None:
@@ -46,9 +46,9 @@ def _take(address: str) -> None:
         page.wait_for_selector("#ask")
         page.wait_for_function(SETTLED)
         for _ in range(ANSWERS):
-            before = page.evaluate("S.state.revision")
+            before = page.evaluate("page.state.revision")
             page.keyboard.press("y" if page.evaluate(SAME) else "n")
-            page.wait_for_function("before => S.state.revision > before", arg=before)
+            page.wait_for_function("before => page.state.revision > before", arg=before)
             page.wait_for_function(SETTLED)
         page.click("#questions figure >> nth=1")
         page.wait_for_selector("#frame")
