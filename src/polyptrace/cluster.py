@@ -80,7 +80,7 @@ def fill_store_on(
 
     Each procedure is cut by one worker with `crops.workers` threads (default 1) into its own file, because shared file
     systems do not support several writers. The files are joined at the end; until then the disk holds the crops twice.
-    A run that was killed resumes with the files that exist.
+    A run that was killed resumes with the files that exist; `_skip` is not called, because workers count their images.
     """
     parts = path.with_suffix(".parts")  # a file per procedure; `prepare` removes them at the end
     parts.mkdir(exist_ok=True)

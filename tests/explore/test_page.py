@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from polyptrace.report.lesion_page import SIGHTING_GAP_S
+from polyptrace.lesions import SIGHTING_GAP_S
 from tests.explore.conftest import CHROMIUM, TRUTH, Server, act, settled
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt install chromium")

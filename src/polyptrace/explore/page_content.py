@@ -17,6 +17,7 @@ from polyptrace.explore.identities import Identities
 from polyptrace.explore.journal import active_events, undoable
 from polyptrace.explore.strips import ProcedureCrops
 from polyptrace.explore.workspace import Workspace
+from polyptrace.lesions import SIGHTING_GAP_S
 
 
 class PageContent:
@@ -46,6 +47,7 @@ class PageContent:
             "pictures": bool(self.datasets),
             "generated": tracks.generated,
             "notices": self.notices,
+            "sighting_gap_s": SIGHTING_GAP_S,
             "exports": {kind: each.title for kind, each in FORMATS.items()}
             | {"html": "Read-only page (one HTML file)"},
         }

@@ -10,11 +10,12 @@ from polyptrace.lesions.clustering import (
     weakest_link,
 )
 from polyptrace.lesions.fitting import fit_same
-from polyptrace.lesions.procedure_lesions import Link, ProcedureLesions, lesions, same_model
+from polyptrace.lesions.procedure_lesions import SIGHTING_GAP_S, Link, ProcedureLesions, lesions, same_model
 from polyptrace.lesions.same import SAME_FILE, ProcedureTracks, SameModel, check_frames, procedures
 
 __all__ = [
     "SAME_FILE",
+    "SIGHTING_GAP_S",
     "Link",
     "PairScores",
     "Partition",

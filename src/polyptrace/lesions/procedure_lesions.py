@@ -16,6 +16,9 @@ from polyptrace.lesions.clustering import Partition, pair_scores, partition, wea
 from polyptrace.lesions.fitting import fit_same
 from polyptrace.lesions.same import SAME_FILE, ProcedureTracks, SameModel, procedures
 
+#: Tracks of a lesion that are further apart belong to two sightings.
+SIGHTING_GAP_S = 30.0
+
 #: Two groups of tracks whose probability of being one lesion lies between these are reported as uncertain.
 UNCERTAIN = (0.1, 0.9)
 

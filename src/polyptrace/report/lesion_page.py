@@ -12,14 +12,12 @@ from polyptrace.data.identity import TrackKey
 from polyptrace.embed import Embeddings
 from polyptrace.film_strips import TrackImages
 from polyptrace.lesions.pictures import BestFrame, best_frame, best_picture, missing_pictures
-from polyptrace.lesions.procedure_lesions import Link, ProcedureLesions
+from polyptrace.lesions.procedure_lesions import SIGHTING_GAP_S, Link, ProcedureLesions
 from polyptrace.lesions.same import ASSUMED_FPS, SameModel
 from polyptrace.report.gallery import strip
 from polyptrace.report.page import Block, Card, Page, Part, Picture, Plots, Section, StripRow, Strips, Tile
 from polyptrace.report.timeline import TrackTimes, draw_timeline
 
-#: Tracks of a lesion that are further apart belong to two sightings. explore/page/review.js has the same number.
-SIGHTING_GAP_S = 30.0
 #: Pictures of a card.
 PICTURES = 4
 #: Uncertain pairs shown for each procedure.

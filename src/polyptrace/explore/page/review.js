@@ -334,14 +334,14 @@ function toast(text) {
 }
 
 /* ---- the list of lesions, in the read-only file and in print ---- */
-const SIGHTING_S = 30; // tracks of a lesion that are at most this far apart are one sighting
 function sightings(items) {
   const { first, last } = page.state.items,
     fps = page.state.fps,
+    gap = page.session.sighting_gap_s * (fps || 25), // in frames
     spans = [];
   for (const item of items) {
     const latest = spans.at(-1);
-    if (latest && first[item] - latest[1] - 1 <= SIGHTING_S * (fps || 25)) latest[1] = Math.max(latest[1], last[item]);
+    if (latest && first[item] - latest[1] - 1 <= gap) latest[1] = Math.max(latest[1], last[item]);
     else spans.push([first[item], last[item]]);
   }
   return `${fps ? "" : "frames "}${spans.map(([start, end]) => `${moment(start, fps)}–${moment(end, fps)}`).join(", ")}`;
